@@ -192,8 +192,8 @@ if not TYPE_CHECKING:  # type checkers do not see __getattr__, so that they repo
         A kind of source whose kernels are made by a call is also a name here, for example ``silo.binary``.
         """
         home = _HOMES.get(name)
-        # watch() imports silo.kernels. It is called here and not by ``import silo``, because torch may be tracing a
-        # function when silo is imported.
+        # watch() connects Silo to torch's compiler and imports silo.kernels. It is not called by ``import silo``,
+        # because torch may be tracing a function at that time.
         if name in ("kernel", "torch_op"):
             import_module("silo.integrations.torch.import_hook").watch()
         value = _maker(name) if home is None else getattr(import_module(home), name)

@@ -142,7 +142,7 @@ class CompileError(SiloError):
 
 
 class UnsupportedError(CompileError):
-    """Operations the target cannot express, each listed with its place and count."""
+    """The target cannot express operations of the kernel; the message lists each with its place and count."""
 
 
 class ResourceError(CompileError):
@@ -248,7 +248,7 @@ class ArgumentError(SiloError, TypeError):
 
 
 class GridError(ArgumentError, ValueError):
-    """A grid, a block or an option of a launch through another project's launcher has an invalid value."""
+    """A launch through another project's launcher has an invalid grid, block or option."""
 
 
 class LaunchError(SiloError, RuntimeError):

@@ -38,7 +38,7 @@ class Mutex(_thread.RLock):  # pyright: ignore[reportGeneralTypeIssues]  # final
         _locks.add(self)
 
     def __new__(cls, lost: Callable[[], object] | None = None) -> Self:
-        """Returns the new lock. ``lost`` is for ``__init__``: the base class takes no arguments."""
+        """Returns the new lock. The base class takes no arguments, so ``lost`` is left to ``__init__``."""
         del lost
         return super().__new__(cls)
 
@@ -75,9 +75,9 @@ def in_child(handler: Callable[[], object]) -> None:
 def waits_for(lock: Mutex) -> Mutex:
     """Makes every fork wait until no other thread holds ``lock``, for at most a second; returns the lock.
 
-    For a lock that is held while a library's native code runs. That code takes locks of its own, which are not renewed
-    in a child, so a child that is forked while another thread runs it would wait for them for ever. After a second the
-    fork goes on anyway.
+    For a lock that is held while a library's native code runs. The library takes locks of its own, which are not
+    renewed in a child. If a thread forked while another thread runs the library, the child would wait for the library's
+    locks for ever. After a second the fork goes on anyway.
     """
     holders: set[int] = set()  # ids of the threads that hold the lock while they fork
 

@@ -68,7 +68,7 @@ def field(
     since: int = 0,
     member: str = "",
 ) -> Any:  # noqa: ANN401  # stands where a value of the field's type is expected
-    """Declares a field with options; parameters that ``dataclasses.field`` also has mean the same as in it.
+    """Declares a field with options. A parameter that ``dataclasses.field`` also has means the same as there.
 
     ``identity`` maps the field's value to the object that is compared and hashed in its place. ``form``, ``left_out``,
     ``since`` and ``member`` declare the field's JSON: :class:`silo.core.json_reader.Persisted`.

@@ -37,8 +37,8 @@ def open_plain(path: str | os.PathLike[str], flags: int = os.O_RDONLY, mode: int
         mode: the permissions of a file that ``os.O_CREAT`` makes.
 
     Raises:
-        FileRefusedError: it is a pipe, a device, a folder or a socket, or a link that ``flags`` refuse.
-        OSError: it cannot be opened.
+        FileRefusedError: the path leads to a pipe, a device, a folder or a socket, or is a link that ``flags`` refuse.
+        OSError: the file cannot be opened.
 
     >>> open_plain("/dev/zero")
     Traceback (most recent call last):
@@ -66,8 +66,8 @@ def read_plain(path: str | os.PathLike[str], most: int | None = None) -> bytes:
     The size is compared before anything is read; a file that grows meanwhile is refused as well.
 
     Raises:
-        FileRefusedError: it is not a plain file, or it is larger.
-        OSError: it cannot be opened or read.
+        FileRefusedError: the path does not lead to a plain file, or the file is larger than the limit.
+        OSError: the file cannot be opened or read.
     """
     descriptor = open_plain(path)
     try:

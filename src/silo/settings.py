@@ -377,7 +377,7 @@ def absolute_path(path: Path, named: object = None) -> Path:
 
     Args:
         path: the path, as a user gave it.
-        named: the words for it in an error; the path itself by default.
+        named: the text that an error shows in place of the path, such as ``SILO_HOME=store``; None shows the path.
 
     Raises:
         SettingsError: the path is relative, and the working folder was deleted.
@@ -393,7 +393,7 @@ def working_folder(relative: object) -> Path:
     """Returns the working folder of the process, from which relative paths start.
 
     Args:
-        relative: the path, or the setting with its path, that starts there; an error names it.
+        relative: the relative path, or the setting that holds it, for the error's text.
 
     Raises:
         SettingsError: the folder was deleted, or its parents may not be read.
@@ -560,7 +560,7 @@ def records_wanted() -> bool:
 
     A lock counts only in an accelerated program (``SILO_ACCELERATE``), where it decides for the program's own tuners;
     in any other program a lock concerns Silo's kernels alone. If the settings were not read yet, this function reads
-    its own variables from the environment and leaves the other settings unread.
+    only the variables that it needs from the environment, and leaves the other settings unread.
     """
     with _lock:
         current = _current
@@ -677,8 +677,8 @@ def launched_ranks() -> tuple[str, str] | None:
 def child_environment(**changes: str) -> dict[str, str]:
     """Returns a copy of the environment, with changes, for a process that Silo starts.
 
-    Leaves out ``SILO_PROFILE``, because a profile belongs to the program, and unknown names, because each process would
-    warn of them again.
+    Leaves out ``SILO_PROFILE``, because a profile belongs to the program. Also leaves out SILO_* names that are not
+    settings, because each process would warn of them again.
     """
     dropped = {"SILO_PROFILE", *_strange_names(os.environ)}
     return {**{name: value for name, value in os.environ.items() if name not in dropped}, **changes}

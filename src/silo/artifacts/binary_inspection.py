@@ -2,7 +2,8 @@
 
 NVIDIA (``cubin``). ``.nv.info`` and ``.nv.info.<entry>`` are lists of attributes: a format byte, an attribute byte, and
 either a 16-bit value or a 16-bit size with that many bytes. NVIDIA does not specify them; the names below are printed
-by ``cuobjdump -elf``, and their meaning was compared with ``cuobjdump --dump-resource-usage``:
+by ``cuobjdump -elf``. The meaning of each was compared with the column of ``cuobjdump --dump-resource-usage`` that is
+named in brackets:
 
 - ``REGCOUNT`` (0x2f): symbol, 32-bit registers per thread (``REG``);
 - ``FRAME_SIZE`` (0x11): symbol, bytes of a thread's own stack frame (``STACK``), which holds spilled registers;
@@ -195,7 +196,8 @@ def inspect_binary(data: bytes, kind: str) -> tuple[BinaryKernel, ...]:
     """Returns the kernels of a ``cubin`` or ``hsaco``, sorted by name.
 
     Raises:
-        CompileError: the file is of another kind, truncated or damaged, or does not state a value that is read here.
+        CompileError: the file is of another kind, truncated or damaged, or lacks a register count or
+            other required data.
     """
     if kind not in ("cubin", "hsaco"):
         raise CompileError(f"a blob of kind {kind} says nothing of its registers; cubin and hsaco do")
@@ -278,7 +280,10 @@ def _cuda_parameters(info: bytes) -> tuple[tuple[int, int], ...]:
 
 
 def _cuda_sizes(info: bytes) -> dict[int, tuple[int, int, int]]:
-    """Returns, by attribute code, the attributes of a ``.nv.info`` section whose values are three numbers."""
+    """Maps the code of each attribute that is a block size or a cluster size to the three numbers of that size.
+
+    ``info`` is the content of a ``.nv.info`` section.
+    """
     codes = (_INFO_REQNTID, _INFO_MAX_THREADS, _INFO_CLUSTER)
     return {code: struct.unpack("<III", body) for code, body in _attributes(info) if code in codes and len(body) == 12}
 

@@ -179,7 +179,8 @@ def read_device_code(data: bytes, name: str) -> DeviceCode:
     """Reads a file of device code, whose kind is recognized from its bytes. Messages call the file ``name``.
 
     Raises:
-        SourceError: another kind of file, truncated or damaged; the message names it and lists the supported kinds.
+        SourceError: the file is of another kind, truncated or damaged; the message states the kind that was found and
+            lists the supported kinds.
     """
     if not data:
         raise SourceError(f"{name} is empty; {_TAKEN}")

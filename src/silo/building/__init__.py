@@ -1,1 +1,1 @@
-"""Makes loaded code from declared kernels: declarations, compilation, loading. Chooses no config."""
+"""Compiles and loads declared kernels, each with a config that the caller has chosen."""

@@ -24,12 +24,12 @@ __all__ = ["CallContext"]
 class CallContext:
     """One call with everything that decides its variant, except the config.
 
-    ``values`` are its scalars by name. ``given`` are the config's constexprs and options that the caller set;
-    ``searched`` are the configs of ``space`` that agree with them. ``rule`` is the heuristic that made the space, or
-    None. ``key`` names the scalars that tuning depends on, ``config_names`` the names that configs set. ``left_out``
+    ``values`` are the call's scalars by name. ``given`` are the config's constexprs and options that the caller set;
+    ``searched`` are the configs of ``space`` that agree with ``given``. ``rule`` is the heuristic that made the space,
+    or None. ``key`` names the scalars that tuning depends on, ``config_names`` the names that configs set. ``left_out``
     maps the ``order_key`` of each config of the space that is not a candidate to the reason: the author's pruning
-    function excludes it for this call, or, in deterministic mode, its results would differ in their bits.
-    ``other_bits`` is the part of ``left_out`` with reasons of the latter sort.
+    function excludes the config for this call, or, in deterministic mode, the config's results would differ from the
+    first config's in some bits. ``other_bits`` is the part of ``left_out`` with the latter reason.
     """
 
     call: SeenCall
@@ -57,7 +57,7 @@ class CallContext:
         return self.searched.listed
 
     def candidates_on(self, target: Target, facts: Mapping[str, int]) -> tuple[Config, ...]:
-        """Returns the candidates on another target; ``facts`` describe a device of this machine for it, if any."""
+        """Returns the candidates on another target. ``facts`` describe its device; empty if none is here."""
         if self.rule is None:
             return self.candidates
         return self.rule.space(target, facts, self.values).for_call(self.integers, self.given).listed

@@ -233,7 +233,7 @@ class CompiledKernel:
         return data
 
     def _init_handles(self) -> None:
-        """Does nothing, because the code is loaded. Programs call it because Triton's kernels need it."""
+        """Does nothing, because the code is already loaded. Programs call it to load a compiled kernel of Triton."""
 
     @cached_property
     def _launcher(self) -> Any:  # noqa: ANN401

@@ -66,8 +66,8 @@ def lowered(source: Source, variant: Variant) -> Lowered:
 def memory_is_shown(source: Source, variant: Variant, arguments: Mapping[str, object]) -> Decision:
     """Decides whether all memory that a call reaches belongs to its arguments, as far as the lowered code shows.
 
-    If not, a copy of the arguments does not cover the kernel's data: it cannot be restored, and its addresses are
-    invalid in another process.
+    If not, a copy of the arguments lacks a part of the kernel's data: a trial could not restore that part after a
+    launch, and the part's addresses would be invalid in another process.
     """
     # Checked first, because lowering takes some 20 ms, and few calls pass a value that could be an address.
     if not any(_may_be_addresses(value) for value in arguments.values()):

@@ -69,7 +69,7 @@ class DeclaredKernel:
         self.deterministic = deterministic
         # whether the author's own functions prune the configs of each call
         self.prunes = prunes
-        # by config, the arguments that a launch first sets to zero
+        # maps configs to the names of the arguments that a launch first sets to zero
         self.zeroed = zeroed or {}
         # arrays that every call must pass contiguous; the guard rejects others
         self.contiguous = contiguous
@@ -162,7 +162,7 @@ class DeclaredKernel:
     def first_config(self, values: Mapping[str, Value]) -> Config:
         """Returns the first config for the scalars of a call.
 
-        A heuristic makes it for a GPU about which nothing is known.
+        If a heuristic makes the space, this is its first config for a GPU without any known facts.
         """
         if self.rule is None:
             return self.space.default
@@ -185,7 +185,7 @@ class DeclaredKernel:
 
     @property
     def launcher_names(self) -> tuple[str, ...]:
-        """Parameters that calls may leave out."""
+        """Parameters that calls may leave out: names that configs set, derived constexprs, and open block sizes."""
         return (*self.config_names, *self.derived.names, *self.open_blocks)
 
     @cached_property

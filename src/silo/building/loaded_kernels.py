@@ -205,7 +205,7 @@ def bound_launcher(
     release_gil: bool,
     constant: Callable[[object], Value] = lambda value: cast("Value", value),
 ) -> Launcher | CheckedLauncher:
-    """Makes the launcher that ``bind`` returns: without a guard or, with ``SILO_DEBUG=1``, one that checks.
+    """Makes the launcher that ``bind`` returns: without a guard, or with a check of each call if ``SILO_DEBUG`` is 1.
 
     Args:
         guarded: the kernel's launcher.
@@ -217,7 +217,7 @@ def bound_launcher(
         constant: turns a constexpr object into a value.
 
     Raises:
-        DeviceError: the variant declares a parameter in another way than its code takes it.
+        DeviceError: the variant's signature and its code disagree on a parameter.
     """
     constexprs = [
         parameter.name for parameter in variant.signature.parameters if parameter.kind is ParameterKind.CONSTEXPR

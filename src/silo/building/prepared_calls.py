@@ -86,9 +86,9 @@ def tuple_call(kernel: DeclaredKernel, args: tuple[object, ...], kwargs: Mapping
 def serve_tuples(
     kernel: DeclaredKernel, arguments: Mapping[str, object], options: Mapping[str, object], grid: object
 ) -> bool:
-    """Launches a call with tuples among its arguments, and raises its errors.
+    """Launches a call if tuples are among its arguments, and returns True; returns False for a call without tuples.
 
-    Returns False for a call without tuples.
+    Errors of the launch are passed on.
     """
     call = tuple_call(kernel, (), arguments)
     if call is None:
@@ -142,10 +142,10 @@ class LaunchesCalls(Protocol):
 
 
 class ZeroingLauncher:
-    """Wraps a launcher; before each launch it sets the arguments to zero that the call's config names.
+    """Wraps a launcher; before each launch it sets to zero the arguments that the call's config names for this.
 
-    If all configs name the same arguments, a call only pays for setting them. Otherwise the config of each call is
-    looked up first, by a second pass through the guard.
+    If all configs name the same arguments, setting them is the only extra work of a call. Otherwise the config of each
+    call is looked up first, by a second pass through the guard.
     """
 
     def __init__(self, launcher: LaunchesCalls, native: Launcher, kernel: DeclaredKernel) -> None:

@@ -1,4 +1,7 @@
-"""Cases ready to run, with arguments made and checks of results; from a case function, or from a recipe in a bundle."""
+"""Cases that are ready to run: their arguments exist, and functions check their results.
+
+A case is made by a case function, or from a recipe in a bundle.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +39,9 @@ Checker = Callable[[Any], CheckResult]
 class PreparedCase:
     """One case with its arguments made. ``options`` are compile options and constexprs that the case itself sets.
 
-    ``checks`` compare host copies of arguments with their expected values, by name; ``unchanged`` compare arrays that
-    the kernel must only read with their first content.
+    ``checks`` are functions, by argument, that compare a host copy of the argument with its expected values.
+    ``unchanged`` are functions, by argument, that compare an array with the content that it was made with; the kernel
+    must only read it.
     """
 
     label: str
@@ -73,9 +77,9 @@ class PreparedCase:
     ) -> tuple[CheckResult | None, str]:
         """Returns the worst result of all expected arrays, with the array's name; None if the case expects nothing.
 
-        A changed array that must only be read is worse than any other result. ``results`` are host arrays by name,
-        which are checked instead of the arguments themselves; an array among them whose ``writeable`` flag is off
-        counts as unchanged. ``written`` are the arguments that the code may write, None if unknown.
+        If an array that the kernel must only read was changed, that result is returned instead. ``results`` are host
+        arrays by name, which are checked instead of the arguments themselves; an array among them whose ``writeable``
+        flag is off counts as unchanged. ``written`` are the arguments that the code may write, None if unknown.
         """
         for owner, compare_with in self.unchanged.items():
             if results is None:
@@ -146,7 +150,7 @@ def prepare_recipe(recipe: CaseRecipe, materialize: Materialize) -> PreparedCase
         uninitialized=_empty_arrays(recipe),
         work=recipe.work,
         record=lambda: recipe,
-        # without numpy, arrays that must only be read are not compared: only expected results are
+        # without numpy, only expected results are compared, and not the arrays that the kernel must only read
         unchanged={name: _unchanged_recipe(argument) for name, argument in recipe.unchanged().items()}
         if has_numpy()
         else {},
