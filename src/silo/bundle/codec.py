@@ -42,7 +42,10 @@ def believed(raw_bytes: int, stored_bytes: int) -> bool:
 
 
 def decompress(stored: bytes, raw_bytes: int) -> bytes:
-    """Returns the ``raw_bytes`` bytes of a zstd frame, without ever taking more memory. Raises :class:`CodecError`."""
+    """Returns the ``raw_bytes`` bytes of a zstd frame, and takes no more memory for them than that.
+
+    Raises :class:`CodecError` if the frame states another size or is damaged.
+    """
     try:
         # zstd allocates the size that the frame states, so this size is compared before anything is decompressed.
         stated = zstandard.frame_content_size(stored)
@@ -88,7 +91,10 @@ def _pieces(codec: str, stored: memoryview, raw_bytes: int) -> Iterator[bytes]:
 
 
 def _frame_length(frame: memoryview, *, checksum: bool) -> int:
-    """Returns the end of the first frame, by the headers of its blocks; beyond the data if the frame is cut."""
+    """Returns the position where the first frame ends, by the headers of its blocks.
+
+    If the frame is cut, the position lies beyond the data.
+    """
     at, last = zstandard.frame_header_size(frame), False
     while not last:
         if at + 3 > len(frame):

@@ -1,9 +1,9 @@
-"""The contents of a bundle as values, whose fields declare the members of the manifest.
+"""The contents of a bundle as Python values, and the JSON form of each in the manifest.
 
-A field declares its member once: ``kind: str = field(default="", form=NAME, since=2)``. The writer (``encode.py``), the
-reader (``reader.py``) and the lists of the native reader (``native/core/manifest_members.h``, printed by
-``scripts/manifest_members.py``) are derived from the declarations of this module, and of the classes whose values are
-rows of the manifest's tables.
+Each field of a class here also declares the member of the manifest's JSON that stores the field's value, for example
+``kind: str = field(default="", form=NAME, since=2)``. The writer (``encode.py``), the reader (``reader.py``) and the
+lists of the native reader (``native/core/manifest_members.h``, printed by ``scripts/manifest_members.py``) are derived
+from the declarations of this module, and of the classes whose values are rows of the manifest's tables.
 """
 
 from __future__ import annotations
@@ -96,41 +96,44 @@ TABLES: Final[Mapping[str, Form[Any]]] = {
     "specializations": value_of(Specialization),
     "targets": TARGET,
 }
-"""The tables of the manifest, with the form of their rows."""
+"""The tables of the manifest: how the rows of each are read from JSON and written."""
 
 
 @frozen
 class Row:
-    """The form of a member that is the index of a row of a table."""
+    """Declares that a member of the manifest's JSON is the index of a row of a table."""
 
     table: str
 
 
 @frozen
 class Rows:
-    """The form of a member that is a list of indices of rows of a table."""
+    """Declares that a member of the manifest's JSON is a list of indices of rows of a table."""
 
     table: str
 
 
 @frozen
 class Blob:
-    """The form of a member that is the index of a blob, or null for None."""
+    """Declares that a member of the manifest's JSON is the index of a blob, or null for None."""
 
 
 @frozen
 class Blobs:
-    """The form of a member that is a list of indices of blobs."""
+    """Declares that a member of the manifest's JSON is a list of indices of blobs."""
 
 
 @frozen
 class NamedBlobs:
-    """The form of a member that is a list of pairs of a name and the index of a blob, sorted by name."""
+    """Declares that a member of the manifest's JSON is a list of pairs of a name and a blob's index, sorted by name."""
 
 
 @frozen
 class Entries:
-    """The form of a member that is a list of objects of the class ``of``, whose fields declare their members."""
+    """Declares that a member of the manifest's JSON is a list of objects of the class ``of``.
+
+    The fields of that class declare the members of the objects.
+    """
 
     of: type
 
@@ -265,7 +268,7 @@ class Coverage:
 
 @frozen
 class BundleKernel:
-    """One kernel. The order of ``variants`` is the order of preference, so it is kept.
+    """One kernel. ``variants`` are in the order of preference, so writers keep their order.
 
     ``signature`` is the source's, untyped, with its defaults; ``key`` names the arguments that tuning depends on;
     ``config_names`` the constexprs and options that a config sets; ``derived`` are constexprs computed from the call;
@@ -332,7 +335,7 @@ class BundleContents:
 
 @frozen
 class BlobEntry:
-    """One blob of the file: the SHA-256 and size of its raw bytes, and their place and form in the file."""
+    """One blob of the file: SHA-256 and size of its raw bytes, and offset, size and codec of its stored bytes."""
 
     sha256: str
     kind: str
@@ -400,7 +403,11 @@ _ROWS: Final[Mapping[str, Row | Blob | Blobs]] = {
 
 
 class EntryMember(NamedTuple):
-    """A member of a manifest's object: its name and form there, its field, and a function that reads its value."""
+    """How the manifest stores one field of a value.
+
+    ``name`` and ``form`` are the name and the JSON form of the member in the manifest; ``field`` declares both; ``get``
+    returns the field's value from the object to write.
+    """
 
     name: str
     form: Any

@@ -16,7 +16,7 @@ _PAIR = frozenset({"study", "trial"})
 
 
 def case_recipes(bundle: Bundle, kernel: str) -> list[CaseRecipe]:
-    """Returns the recipes of a kernel's cases. Raises ``BundleFormatError`` for any other document."""
+    """Returns the recipes of a kernel's cases. Raises ``BundleFormatError`` if a document is not such a recipe."""
     recipes: list[CaseRecipe] = []
     check = bundle.checker(kernel, CASES_KIND)
     for field, document in bundle.documents(kernel, CASES_KIND):
@@ -27,9 +27,10 @@ def case_recipes(bundle: Bundle, kernel: str) -> list[CaseRecipe]:
 
 
 def measured_trials(bundle: Bundle, kernel: str) -> Iterator[tuple[Study, Trial]]:
-    """Yields the trials of one kernel, each with its study. Raises ``BundleFormatError`` for any other document.
+    """Yields the trials of one kernel, each with its study.
 
-    Each document repeats its study, but equal studies are returned as one object.
+    Each document repeats its study, but equal studies are returned as one object. Raises ``BundleFormatError`` if a
+    document is not a trial with its study.
     """
     studies: dict[bytes, Study] = {}
     check = bundle.checker(kernel, TRIALS_KIND)

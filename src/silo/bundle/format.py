@@ -58,7 +58,7 @@ MAX_RATIO = 256  # the most raw bytes for each stored byte, so that a kilobyte c
 MANIFEST_SHARE = 2
 TEXT_SHARE = 4
 DOCUMENTS_SHARE = 3
-ITEM_BYTES = 40  # bytes for the object of one item of a document: a number, with its place in a list
+ITEM_BYTES = 40  # the memory that is counted for one item of a parsed document: a number, and its slot in a list
 
 CASES_KIND = "cases"
 TRIALS_KIND = "trials"

@@ -1,6 +1,6 @@
 """Decides between the configs of bundles that are joined.
 
-Trials count if both bundles have some for the same bucket, device model, driver and measurement policy.
+Trials count only if both bundles have trials for the same bucket, device model, driver and measurement policy.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Machine = tuple[str, str, str]  # the device model, the measurement policy, the
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The trials of one compiler's code in a bundle, by the calls that they are for and the machine that made them."""
+    """The trials of one compiler's code in a bundle, grouped by the calls and the machine that they belong to."""
 
     trials: Mapping[_Place, Mapping[_Machine, Sequence[Trial]]] = field(
         default_factory=dict[_Place, Mapping[_Machine, Sequence[Trial]]]

@@ -62,8 +62,9 @@ def mixed_rules(
 ) -> tuple[str, ...]:
     """Returns the ``compilers`` of rules: the compilers of the buckets, the fallback, and the decision list's steps.
 
-    No measured bucket decides the compiler of a step. It gets the compiler that most buckets with the step's config
-    have or, if no bucket has this config, the compiler that most buckets have.
+    ``table`` has the config and the compiler of each bucket, from measurements. The configs of the decision list's
+    steps were learnt, so no measurement gives their compilers. A step gets the compiler that most buckets with the
+    step's config have or, if no bucket has this config, the compiler that most buckets have.
     """
     by_bucket = {
         canonical_json(bucket_to_json(bucket)): compiled_config.compiler for bucket, compiled_config in table.items()

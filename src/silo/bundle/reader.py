@@ -202,7 +202,7 @@ class Manifest:
         return _built(BundleVariant, values)
 
     def code(self, kernel: int) -> tuple[VariantCode, ...]:
-        """Groups a kernel's variants by target and kind of blob, in order of first occurrence."""
+        """Returns a kernel's variants, grouped by target and kind of blob, in order of first occurrence."""
         numbers_by_code: dict[tuple[int, str], list[int]] = {}
         for target, kind, _, _, numbers in self._open.groups(kernel):
             numbers_by_code.setdefault((target, kind), []).extend(numbers)
@@ -214,8 +214,8 @@ class Manifest:
     def groups(self, kernel: int, known: Mapping[str, Value] | None = None) -> Iterator[VariantGroup]:
         """Groups variants by the facts that decide whether a call may use them, in order of first occurrence.
 
-        Configs are not among the facts. Groups that were compiled for other constants than ``known`` are left out
-        without reading the rest of them. None leaves out no group.
+        Configs are not among the facts. ``known`` are the constants of a call: groups that were compiled for other
+        constants are left out without reading the rest of them. If it is None, no group is left out.
         """
         identities = (
             None if known is None else {name: identity_of(value_to_json(value)) for name, value in known.items()}
@@ -276,7 +276,7 @@ class Manifest:
     # -- Rows ----------------------------------------------------------------------------------------------------------
 
     def row(self, table: str, number: int) -> Any:  # noqa: ANN401  # the table decides the type of its rows
-        """Returns a row of a table as a value, which is made once."""
+        """Returns a row of a table as a value. The value is made at the first call and kept."""
         cached_row = self._rows.get((table, number))
         if cached_row is None:
             cached_row = self._rows[table, number] = TABLES[table].read(self._open.row(table, number), table)  # pyright: ignore[reportArgumentType]  # JSON
@@ -420,18 +420,18 @@ class OpenKernel:
 
     @property
     def option_names(self) -> frozenset[str]:
-        """The names of the options that configs of the bundle have, including the options of this kernel."""
+        """The names of the options in the configs of all kernels of the bundle."""
         return self._open.names("configs", "options")
 
     @cached_property
     def code(self) -> tuple[VariantCode, ...]:
-        """The kernel's variants by target and kind of blob, found without reading their specializations."""
+        """The kernel's variants, grouped by target and kind of blob. Found without reading their specializations."""
         return self._manifest.code(self._number)
 
     def held(self) -> tuple[bytes, bytes, bool]:
-        """Returns the parts of the guard: flags and extents by parameter, and whether it compares the grid.
+        """Returns the parts of the guard: flags and extents of each parameter, and whether the grid is compared.
 
-        :mod:`silo.launch.arguments` describes their encoding.
+        :mod:`silo.launch.arguments` describes the encoding of the flags and of the extents.
         """
         return held(self._open, self._number)
 
@@ -697,9 +697,9 @@ def _file_memory() -> int:
 
 
 def _words() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Returns the names of blob kinds, launch options, checked texts and devices that plug-ins allow in bundles.
+    """Returns names that plug-ins allow in bundles: of blob kinds, launch options, checked texts and devices.
 
-    The native module reads them if a file has a name that is not Silo's own.
+    The native module reads these names if a file has a name that is not Silo's own.
     """
     from silo.core.plugins import installed_words  # noqa: PLC0415  # most files have no names of plug-ins
 

@@ -165,8 +165,9 @@ def settle_signature(path: str | os.PathLike[str], before: bytes | None, after: 
 class Signing:
     """The signature of one bundle that this process refines, perhaps several times.
 
-    Another process may replace the file while this one measures. So the key signs a result only if the file that was
-    refined was signed by this key, or was opened or written by this process.
+    Another process may replace the file while this process measures. To sign the result would then vouch for the other
+    process's content too. So the result is signed only if the file that was refined carried a signature by this key, or
+    was opened or written by this process.
     """
 
     def __init__(self, opened: bytes, key: SecretKey | None = None) -> None:

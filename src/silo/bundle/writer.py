@@ -1,4 +1,4 @@
-"""Writes a bundle in one pass into a temporary file, then renames it atomically. Same inputs, same bytes."""
+"""Writes a bundle in one pass into a temporary file, then renames it atomically. Equal inputs give equal bytes."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ __all__ = ["BackgroundSearches", "begin_search", "pause_after", "searches"]
 
 _log = logging.getLogger("silo")
 
-# The largest number of waiting searches. A waiting search holds a copy of its arrays, so if a process calls more
-# kernels than this at once, the searches of the others are left to later processes.
+# The largest number of waiting searches, because a waiting search holds a copy of its arrays. If a process calls more
+# kernels than this at once, it does not search for the remaining kernels; later processes do.
 _MOST_WAITING = 8
 # The time limit of a run, only to end runs that would never finish. It is long, because a process that gets little CPU
 # time takes long for any config.
@@ -182,8 +182,8 @@ def begin_search(
         bench.close()
         searches.release(study.key)
         return Rejected(str(error))
-    # The searches' own compilation has no time limit learned from other configs: waits for a CPU would exceed that
-    # limit.
+    # This Compilation serves background searches alone. It has no time limit learned from other configs, because the
+    # time in which a process waits for a CPU would count too and exceed the limit.
     compilation = Compilation(session().beside, kernel.source)
     artifacts = _PacedArtifacts(compilation, variant_of, lock)
     live = LiveSearch(kernel, context, study_key, variant_of, bench, artifacts, timeouts_count=False)

@@ -5,7 +5,7 @@ bundle holds no Python code; it stores the configs that were allowed in its case
 
 Measurements differ from run to run and from rank to rank, so in deterministic mode decisions based on them must not
 change results. If a kernel sums, its first config is used and nothing is measured. If it computes every element by
-itself, blocks, warps and stages are free (PyTorch Inductor, too, tunes these kernels in its deterministic mode).
+itself, its blocks, warps and stages are tuned (PyTorch Inductor, too, tunes these kernels in its deterministic mode).
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ PRUNED = "pruned by the author's prune_configs_by for this call"
 
 
 def prune(kernel: DeclaredKernel, call: SeenCall, configs: SearchSpace) -> tuple[SearchSpace, dict[bytes, str]]:
-    """Returns the configs that the author's pruner allows in a call, in the pruner's order, and why others are not.
+    """Returns the configs that the author's pruner allows in a call, in the pruner's order, and reasons for the others.
+
+    The reasons are by the ``order_key`` of each config that is left out.
 
     Raises:
         SpaceError: the function raised, left no config, or returned a config with names that the space does not have.
@@ -76,11 +78,13 @@ def prune(kernel: DeclaredKernel, call: SeenCall, configs: SearchSpace) -> tuple
 
 
 def allowed_configs(kernel: DeclaredKernel, situations: Sequence[CallContext]) -> tuple[tuple[str, Node], ...]:
-    """Returns a condition for a bundle: the name of an integer config value, and the value that it must have in a call.
+    """Returns a condition for a bundle, so that each call gets only configs that the author's pruning function allowed.
 
-    The value is an expression. It equals the config's own value if the author allowed the config in a case with the
-    same values of the key, and :data:`FORBIDDEN` otherwise. Returns an empty tuple if the same configs were allowed in
-    all cases: the bundle then allows them for every call.
+    The condition is a pair: the name of an integer config value, and an expression for the value that it must have in a
+    call. The expression equals the config's own value if the author allowed the config in a case with the same values
+    of the key, and :data:`FORBIDDEN` otherwise. ``situations`` are the contexts of the cases. Returns an empty tuple if
+    the same configs were allowed in all cases: the bundle then allows these configs for every call. Also returns an
+    empty tuple, and logs a warning, if no integer is set by all configs.
     """
     if not kernel.prunes or not situations:
         return ()

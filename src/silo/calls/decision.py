@@ -120,7 +120,8 @@ def decide_call(
         unfinished=_to_go_on(study_key, context, mode) if winner is not None and mode.measures else "",
     )
     decision = decided()
-    # Called only if the call would be tuned, because can_measure() may have to lower the kernel.
+    # The decision is made again with can_measure(), but only if the call would be tuned, because can_measure() may have
+    # to lower the kernel.
     return decided(can_measure=can_measure()) if decision.action in (Action.TUNE, Action.BESIDE) else decision
 
 

@@ -267,8 +267,9 @@ def early_end_of(target: Target, effort: TimeSpent, predicted: Shortlist | None 
     """Returns the conditions under which a call's search ends before its budget is spent; None if it must not.
 
     Searches end early only on a CPU, where compiling takes most of the time, and only once for a study: the next search
-    measures the rest. A search may end after the configs of a shortlist if the best configs of shortlists that were
-    predicted for measured sizes are slower than the winners by at most the fraction ``EarlyEnd.gain``, on average.
+    measures the rest. A search may end after the configs of the shortlist ``predicted`` if such shortlists are good:
+    if, for sizes that were measured, the best config of the predicted shortlist is on average slower than the winner by
+    at most the fraction ``EarlyEnd.gain``.
     """
     if target.kind != "cpu" or effort.ended_early:
         return None

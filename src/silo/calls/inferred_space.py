@@ -24,7 +24,8 @@ __all__ = ["check_grid", "guess_space"]
 
 _NAMED = (Argument, ConfigValue)
 
-# Block sizes to lower the kernel with, a different one for each block. 16 is the smallest that tl.dot accepts.
+# Values for the open block sizes, so that the kernel can be lowered; each block size gets a different value. 16 is the
+# smallest that tl.dot accepts.
 _LENGTHS = tuple(1 << power for power in range(4, 15))
 _GROUP_ROWS = 8
 

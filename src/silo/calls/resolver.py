@@ -120,7 +120,7 @@ class Resolver:
         return variant, lowered(self._kernel.source, variant).facts
 
     def lowered_on(self, call: SeenCall, device: Device) -> tuple[Variant, CodeFacts]:
-        """Lowers ``call``, a description without arrays, for ``device``.
+        """Lowers ``call`` for ``device``; ``call`` describes a call and holds no arrays.
 
         Returns its variant and the facts of its code.
         """
@@ -129,7 +129,9 @@ class Resolver:
         return variant, lowered(self._kernel.source, variant).facts
 
     def compiled_on(self, call: SeenCall, device: Device) -> Artifact:
-        """Returns the code for ``call``, a description without arrays, with the best known config. Measures nothing.
+        """Returns the code for ``call`` with the best known config; ``call`` describes a call and holds no arrays.
+
+        Measures nothing.
 
         Raises:
             FrozenError: tuning is frozen and no config is known.
@@ -238,8 +240,8 @@ class Resolver:
         if generalization is None:
             return []
         expected = generalization.expect(tuple(context.values[name] for name in study_key.key))
-        # the loss belongs to the generalization's config; the rule may have chosen another compiler's winner for this
-        # size
+        # ``expected`` is the loss of the generalization's config. For this size the dispatch rules may have chosen a
+        # different config: the winner with another compiler.
         lines = [f"loss: {expected}"] if expected.config == decision.config else []
         return [*lines, generalization.text]
 
@@ -339,7 +341,7 @@ class Resolver:
         )
         if not deterministic:
             return context
-        # A space of groups is reduced to its listed configs, because the code of combinations was not examined.
+        # A space of groups is reduced to its listed configs, because only the code of these was examined.
         candidates, other_bits = self.same_bits(context, context.candidates)
         reasons = {key: f"deterministic mode: {reason}" for key, reason in other_bits.items()}
         return replace(context, searched=ConfigSet(candidates), left_out={**left_out, **reasons}, other_bits=other_bits)
@@ -419,7 +421,7 @@ class Resolver:
         """Decides whether a call uses a config, is tuned, or is refused.
 
         ``can_compile``: whether configs may be compiled to find out whether trials of an earlier compiler still hold;
-        by default as ``can_tune``.
+        None means the same as ``can_tune``.
         """
 
         def can_measure() -> Decision:
