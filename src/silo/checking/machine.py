@@ -148,10 +148,10 @@ class Exchange(Generic[About]):
 
 @dataclass(frozen=True, slots=True)
 class Unseen(Generic[About]):
-    """A doubt about a value whose uses a run cannot observe: the value is replaced once, after all schedules.
+    """A doubt about a value whose uses a run cannot observe: further runs, after all schedules, replace the value.
 
-    ``own``: the results are compared with the results of a run with the original value; otherwise, with the results of
-    a run with the first of ``others``.
+    If ``own`` is True, the results are compared with the results of a run with the original value; otherwise, with
+    those of a run with the first of ``others``.
     """
 
     doubt: Doubt[About]
@@ -160,10 +160,10 @@ class Unseen(Generic[About]):
 
 @dataclass(frozen=True, slots=True)
 class Ran(Generic[Fault, About]):
-    """The outcome of a run. ``fault`` is None if it ended without a fault.
+    """The outcome of a run. ``fault`` is None if the run ended without a fault.
 
-    ``doubts`` are the doubtful values that it used, the likeliest causes first; if there is a fault, those that may
-    have led to it. ``comparable``: a run in another schedule must leave the same results.
+    ``doubts`` are the doubtful values that the run used, the likeliest causes first; after a fault, the values that may
+    have led to it. ``comparable`` is True if a run in another schedule must leave the same results.
     """
 
     fault: Fault | None = None
@@ -187,12 +187,12 @@ class CheckedLaunch(Protocol[Schedule, Fault, About, Results]):
 
     @property
     def schedules(self) -> Sequence[Schedule]:
-        """The orders of programs or threads, or the modes, in which to run; the results of the first are kept."""
+        """The schedules of the runs: orders of programs or threads, or modes. The results of the first one are kept."""
         ...
 
     @property
     def unseen(self) -> Sequence[Unseen[About]]:
-        """The doubts to test after all schedules, in the last schedule."""
+        """The doubts that are tested after the runs in all schedules, by further runs in the last schedule."""
         return ()
 
     def run(self, schedule: Schedule, exchange: Exchange[About] | None = None) -> Ran[Fault, About]:
@@ -216,7 +216,8 @@ class CheckedLaunch(Protocol[Schedule, Fault, About, Results]):
     ) -> CheckFinding:
         """Returns the finding for a doubt.
 
-        ``effect`` is the fault or the difference that the doubt causes; None if only several doubts together have one.
+        ``effect`` is the fault or the difference that the doubt causes. It is None if only several doubts together have
+        an effect.
         """
         ...
 
@@ -226,7 +227,7 @@ class CheckedLaunch(Protocol[Schedule, Fault, About, Results]):
         return CheckFinding("race", "results that depend on the order in which programs run")
 
     def results_finding(self, results: Results) -> CheckFinding | None:
-        """Returns a finding in the results themselves, for example a NaN, or None; called last."""
+        """Returns a finding in the results themselves, for example a NaN, or None. Called after all other checks."""
         del results
         return None
 

@@ -79,7 +79,7 @@ class LaunchMemory:
         }
 
     def kept(self, region: int) -> NDArray[np.uint8]:
-        """Returns the content of a region when it was copied."""
+        """Returns the content that a region had when it was copied."""
         return self._kept[region]
 
     def restore(self) -> None:
@@ -182,7 +182,7 @@ class MemoryLaunch(CheckedLaunch[Schedule, Fault, About, Contents]):
         return self.memory.results()
 
     def difference(self, results: Contents) -> Difference | None:
-        """Returns the first byte that differs."""
+        """Returns the first byte of the last run's results that differs from ``results``; None if they are equal."""
         return self.memory.difference(results)
 
     def publish(self, results: Contents) -> None:

@@ -120,7 +120,7 @@ def build_bundle(
 
     Kernels are tuned on their cases if a target's device is here, unless ``tune`` is ``cached`` (known winners only),
     ``frozen`` (an error without a winner) or ``off`` (never); decisions of the lock (``SILO_LOCK``) take precedence
-    over winners. The same inputs give the same bytes: with tuning off, whatever the folder and the time. Code that
+    over winners. With tuning off, the same inputs give the same bytes, in any folder and at any time. Code that
     exists already (``silo.binary``) is included if it runs on one of the targets. ``configs``, a number or ``all``, is
     the number of configs of each case that are packed. By default a target without measurements gets its whole space,
     within the limits of :class:`silo.compile.build_list.Packing`, and a measured target its winners. Without
@@ -363,7 +363,7 @@ def _tune(kernel: Kernel, study: CaseStudy, limits: CaseLimits, report: OnTuning
     name = f"{kernel.name} {study.case.label}"
     study.case.verify()
     outcome, _ = tune_case(study, limits, lambda event: report(name, event))
-    # without trials and faults the budget was used up before this case; its first config is packed then
+    # Without trials and faults, the budget was used up before this case. Then the case's first config is packed.
     if outcome.trials or outcome.faults:
         require_winners([TunedCase(kernel.name, study.case.label, study.case.elements, outcome)])
 
@@ -531,7 +531,7 @@ def _open_names(entry: _Planned) -> set[str]:
 def _needed(entry: _Planned) -> tuple[tuple[str, Node], ...]:
     """Returns derived constexprs, with their expressions, that the bundle must compute for each call.
 
-    Calls of other sizes than the cases' would get wrong results with a case's value.
+    A case's value of such a constexpr would give wrong results in calls of other sizes.
     """
     rules = [study.situation.rule for study in entry.studies]
     return tuple(dict.fromkeys(pair for rule in rules if rule is not None for pair in rule.needed))

@@ -88,7 +88,7 @@ def parse_toolchain(text: str) -> ToolchainName:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """A Python interpreter, and a folder of packages that take precedence over its own ("" without such a folder)."""
+    """A Python interpreter, and a folder of packages that precede the interpreter's own packages ("": no folder)."""
 
     name: ToolchainName
     python: str
@@ -206,7 +206,7 @@ def _download(name: ToolchainName, folder: Path) -> None:
         try:
             temporary.rename(folder)
         except OSError:
-            if not (folder / _STAMP).is_file():  # otherwise another build was faster
+            if not (folder / _STAMP).is_file():  # if the file is there, another build has unpacked the package first
                 raise
     except OSError as error:
         raise ToolchainError(f"cannot unpack {name.label} into {folder}: {error.strerror}") from None
@@ -241,8 +241,8 @@ def build_with_toolchains(
 
     Each of ``toolchains`` is ``NAME==VERSION``, a package that is here or, with ``download``, fetched by pip, or
     ``LABEL=FOLDER``, a virtual environment. Each compiles in processes of its own environment. For targets whose device
-    is here, all variants are measured then, unless ``tune`` says otherwise: a case gets the fastest code of those with
-    right results; if times do not separate them, the code of the toolchain that is named first. For other targets the
+    is here, all variants are measured then, if ``tune`` allows that: a case gets the fastest code with right results,
+    or, if the times do not differ clearly, the code of the toolchain that is named first. For other targets the
     first toolchain's code is chosen until ``silo tune`` measures the bundle on the device. Other arguments are as for
     :func:`silo.commands.build_bundle.build_bundle`.
 
@@ -364,7 +364,7 @@ def _targets(kernel: BundleKernel) -> tuple[Target, ...]:
 
 
 def _devices(kernels: Sequence[BundleKernel]) -> dict[Target, Device]:
-    """Returns a device of this machine for each target of the kernels, as far as there is one."""
+    """Returns, for each target of the kernels that a device of this machine has, the first such device."""
     devices: dict[Target, Device] = {}
     for target in dict.fromkeys(target for kernel in kernels for target in _targets(kernel)):
         for device in devices_of_kind(target.kind):

@@ -74,7 +74,7 @@ class RuleRow:
     config: str
     time: str
     reason: str
-    compiler: str = ""  # the identity of the compiler whose code is chosen; "" if the code of any compiler is
+    compiler: str = ""  # the identity of the compiler whose code is chosen; "" if any compiler's code may be
     cases: int = 0
 
 

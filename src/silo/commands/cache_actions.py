@@ -112,7 +112,7 @@ def prune_store(max_bytes: int | None, *, losers: bool = False, older_s: float =
 
 
 def prune_remote_store(max_bytes: int | None, *, losers: bool = False, older_s: float = 0.0) -> store.Pruned:
-    """Prunes the remote store (SILO_REMOTE) like :func:`prune_store`. Code is as old as its last trial.
+    """Prunes the remote store (SILO_REMOTE) like :func:`prune_store`. The age of code counts from its last trial.
 
     Raises:
         StoreError: no remote store is set, it is read-only, it cannot list its objects, or another process uses it.

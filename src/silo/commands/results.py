@@ -92,10 +92,11 @@ class _Rows(Sequence[Row], Generic[Row]):
 
 @dataclass(frozen=True, slots=True)
 class BuildRow:
-    """A kernel built for a target: the number of its variants and configs, and the first case's config with its source.
+    """A kernel built for a target: the number of its variants and configs, and the config of its first case.
 
-    ``configs`` of the ``space`` configs of all its cases are packed; both are 0 without a choice of configs. ``serves``
-    lists the extents that its variants were built for; it is empty if they take any extents.
+    ``choice`` is that config, and ``measured`` is its decision source. ``configs`` of the ``space`` configs of all its
+    cases are packed; both are 0 without a choice of configs. ``serves`` lists the extents that its variants were built
+    for; it is empty if they take any extents.
     """
 
     kernel: str

@@ -167,7 +167,7 @@ class BuildVariant:
 
     ``leads`` are the cases for which a measurement or a heuristic chose its config: their calls use it until another
     config is measured. ``generic`` marks the fallback, which assumes nothing about alignment, divisibility or an
-    integer being 1. ``origin`` is the first source of its config.
+    integer being 1. ``origin`` is the decision source of its config; if several cases chose the config, of the first.
     """
 
     variant: Variant
@@ -178,7 +178,10 @@ class BuildVariant:
     leads: tuple[str, ...] = ()
 
     def serving(self, variant: Variant, cases: Sequence[str]) -> BuildVariant:
-        """Returns the part of this entry for the given cases, as ``variant``, with only their reasons."""
+        """Returns a copy of this entry that serves only ``cases`` and builds ``variant``.
+
+        Reasons that are about other cases are left out.
+        """
         others = tuple(_said_of(label) for label in self.cases if label not in cases)
         return replace(
             self,
@@ -208,7 +211,7 @@ def plan_variants(
     For each kernel: the specializations of its cases, then one generic fallback per dtype signature, unless its code is
     made for certain extents. For each target: the measured winner of a case if it is known. Otherwise the first config
     (a heuristic may have put it first) and, if this machine has no device of that target to measure on, as much more of
-    the space as ``packing`` allows, so that a device can tune it later.
+    the space as ``packing`` allows, so that the space can be tuned on a device later.
 
     Args:
         kernels: the kernels to build.
@@ -234,7 +237,8 @@ def plan_variants(
                     entry = planned.setdefault((variant, False), _Entry(origin))
                     entry.add(_said_of(case.label) + reason, case.label, leads=rank == 0)
             for case, specialization, labels in _fallbacks(kernel):
-                # One config serves every key without a variant of its own, so further configs would only add bytes.
+                # The fallback serves all calls without a variant of their own, with this one config: a fallback for
+                # each further config would add bytes and serve no more calls.
                 config, origin, reason = chooser.configs(case)[0]
                 variant = _variant(kernel, case.signature, specialization, config, canonical(target))
                 entry = planned.setdefault((variant, True), _Entry(origin))
@@ -327,8 +331,8 @@ def _variant(
 def _fallbacks(kernel: BuildKernel) -> list[tuple[BuildCase, Specialization, tuple[str, ...]]]:
     """Returns for each dtype signature: its first case, the specialization without assumptions, its cases' labels.
 
-    Arguments that are None, block shapes and constexpr values given by the caller stay in the specialization. They are
-    not assumptions about values: they decide which code it is.
+    Arguments that are None, block shapes and constexpr values given by the caller stay in the specialization, because
+    code for other values could not serve the calls.
     """
     groups: dict[tuple[Signature, Specialization], tuple[BuildCase, list[str]]] = {}
     for case in kernel.cases if kernel.has_fallback else ():
@@ -339,7 +343,7 @@ def _fallbacks(kernel: BuildKernel) -> list[tuple[BuildCase, Specialization, tup
 
 
 def _merged(planned: Mapping[tuple[Variant, bool], _Entry]) -> tuple[BuildVariant, ...]:
-    """Merges equal variants: for a case without assumptions, its variant is also the fallback."""
+    """Merges entries of equal variants: if a case's variant assumes nothing, it is also the fallback."""
     merged: dict[Variant, BuildVariant] = {}
     for (variant, generic), entry in planned.items():
         before = merged.get(variant) or BuildVariant(variant, (), (), generic=False, origin=entry.origin)

@@ -2,7 +2,7 @@
 
 Stored digests are in two files. The first is part of a wheel; the second is in the folder in which Python keeps the
 byte code of this package. Everybody who may write to that folder decides which code Python runs, so the second file is
-as trustworthy as the byte code. An entry holds for exact bytes of files, so it cannot be out of date.
+as trustworthy as the byte code. An entry is found by a hash of the files' bytes, so it cannot be out of date.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class KnownDigest:
 
 
 def known_digest(content: str, exists: Callable[[str], bool]) -> KnownDigest | None:
-    """Returns the stored digest for files of these bytes, or None.
+    """Returns the stored digest of the files whose bytes have the hash ``content``, or None.
 
-    ``exists`` returns whether a name is a module now.
+    ``exists`` returns whether a dotted name is a module now.
     """
     for path in (_shipped_file(), _cache_file()):
         digest = _read(path).get(content)
@@ -161,8 +161,7 @@ def code_digest(*packages: str) -> str:
 
     It covers modules and the C text that they emit. Modules count by their syntax trees, so that comments,
     documentation and layout do not matter; C text counts without its comments, other files by their bytes. Names and
-    folders of modules do not count: the modules are a set, in which each import leads to the code that it imports
-    (:func:`digest_of`).
+    folders of modules do not count: an import counts by the code of the module that it imports (:func:`digest_of`).
 
     A version number that is raised by hand could be forgotten, and then old artifacts would count as current. The files
     are read once a process, in some milliseconds, and only by a process that compiles or reads artifacts from the

@@ -96,8 +96,8 @@ class WorkerProcess:
         """
         self.await_ready()
         deadline = time.monotonic() + limit_s
-        # This file is the standard error of the worker, which is idle now. Both share one file position, so the
-        # worker's next output starts at the beginning.
+        # The worker writes its standard error to this file, and is idle now. The worker and this process share one
+        # file position, so the worker's next output starts at the beginning.
         self._stderr.seek(0)
         self._stderr.truncate()
         self._write(request, deadline)

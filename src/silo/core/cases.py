@@ -352,7 +352,10 @@ class Case:
                 raise CaseError(f"{name} of a case is a natural number or None, not {describe(value)}")
 
     def bind(self, names: Sequence[str]) -> dict[str, Any]:
-        """Returns the arguments by parameter name, in the parameters' order. Raises ``CaseError`` for a misfit."""
+        """Returns the arguments by parameter name, in the parameters' order.
+
+        Raises ``CaseError`` if an argument has no parameter, or a parameter gets two arguments.
+        """
         if len(self.args) > len(names):
             raise CaseError(
                 f"a case has {len(self.args)} arguments, and the kernel takes {len(names)}: {', '.join(names)}"

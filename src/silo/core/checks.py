@@ -190,7 +190,7 @@ def _compare_flat(
 
 @frozen
 class _Errors:
-    """The largest errors of a chunk, the number of elements out of tolerance, and the position of the worst."""
+    """The largest errors of a chunk, the number of elements out of tolerance, and the index of the worst element."""
 
     absolute: float
     relative: float

@@ -18,7 +18,7 @@ class Accepted:
 
 @frozen
 class Rejected:
-    """The candidate cannot be used; ``reason`` says why."""
+    """The candidate cannot be used, for the stated ``reason``."""
 
     reason: str
 
@@ -30,7 +30,7 @@ Decision = Accepted | Rejected
 
 
 class Origin(Enum):
-    """The source of a config; the value is its name in tables, :attr:`phrase` the words for it in a sentence."""
+    """The decision source of a config. Each member's value is its name in tables."""
 
     LOCK = "lock"
     BUCKET = "bucket winner"
@@ -42,7 +42,7 @@ class Origin(Enum):
 
     @property
     def phrase(self) -> str:
-        """The words for the config in a sentence."""
+        """The words for a config of this source in a sentence, for example ``the measured winner``."""
         return _PHRASES[self]
 
     @property

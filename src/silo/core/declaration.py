@@ -89,7 +89,8 @@ class BlobKind:
 class CompilerDeclaration:
     """A compiler plug-in before it is imported: the object that an entry point of ``silo.compilers`` names.
 
-    Its module should import almost nothing, because it is read for every name or kind that Silo does not ship.
+    Its module should import almost nothing: Silo imports it to look up kinds of blobs that Silo does not ship, and
+    option names that begin with the plug-in's name.
 
     Attributes:
         name: the plug-in's name, which is its entry point's name and is stored in compile jobs.
@@ -159,7 +160,7 @@ class LoaderDeclaration:
     """A loader before it is imported: the object that an entry point of ``silo.loaders`` names.
 
     A loader is for a kind of blobs that a library runs instead of a driver, for example an executable of jax. Its
-    module should import almost nothing, because it is read for every kind that Silo does not ship.
+    module should import almost nothing: Silo imports it to look up the kind, even if no such blob is loaded.
 
     Attributes:
         kind: the kind of blobs, which is the entry point's name.

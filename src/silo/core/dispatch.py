@@ -9,7 +9,8 @@ The bucket function of one integer, the same in Python and C::
         return INT64_C(1) << (64 - __builtin_clzll((uint64_t)v - 1));
     }
 
-The number of a bucket lies in the bucket: ``bucket(bucket(v)) == bucket(v)``. No value in it has a larger magnitude.
+The number of a bucket lies in the bucket: ``bucket(bucket(v)) == bucket(v)``. It has the
+largest magnitude of all values in the bucket.
 """
 
 from __future__ import annotations

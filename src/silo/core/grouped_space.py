@@ -20,7 +20,10 @@ __all__ = ["GroupedSpace", "Steps"]
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Parameters that always share one value, and the values that a coordinate descent after the groups may set."""
+    """Parameters that always share one value, and the values to which a coordinate descent may set them.
+
+    A search makes the coordinate descent after it has chosen among the groups.
+    """
 
     names: tuple[str, ...]
     values: tuple[int, ...]
@@ -147,7 +150,10 @@ class GroupedSpace:
 
     @property
     def least(self) -> Config | None:
-        """The config made of each group's smallest choice, which may fit if the base does not; None if not allowed."""
+        """The config made of each group's smallest choice; None if the constraints do not allow it.
+
+        Its code may fit on a device on which the code of the base does not.
+        """
         config = self.base
         for choices in self.groups:
             config = self.chosen(config, choices, min(choices, key=_volume))

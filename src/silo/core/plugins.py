@@ -140,7 +140,7 @@ def _declared_at(place: str, kind: type[_Declaration], what: str) -> _Declaratio
 
 @cache
 def load_declaration(name: str, place: str) -> CompilerDeclaration | Rejected:
-    """Returns the declaration of a compiler plug-in, ``module:attribute`` in ``place``, or why it cannot be used."""
+    """Returns the compiler declaration at ``place``, a ``module:attribute``, or the reason why it cannot be used."""
     from silo.core.declaration import CompilerDeclaration  # noqa: PLC0415  # a first launch does without
 
     label = f"the plug-in {name} ({place})"
@@ -265,7 +265,7 @@ def installed_words() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]
 
 @cache
 def load_loader_declaration(kind: str, place: str) -> LoaderDeclaration | Rejected:
-    """Returns the declaration of a loader, ``module:attribute`` in ``place``, or why it cannot be used."""
+    """Returns the loader declaration at ``place``, a ``module:attribute``, or the reason why it cannot be used."""
     from silo.core.declaration import LoaderDeclaration  # noqa: PLC0415  # a first launch does without
 
     label = f"the loader of {kind} ({place})"

@@ -360,7 +360,7 @@ class ExpectedRecipe(Persisted):
 
     ``values`` are little-endian elements of ``dtype`` (the reference's dtype, which may be wider than the argument's).
     ``sampled`` is None if all elements are stored; otherwise it is the ``count`` that
-    :func:`~silo.core.generator.sample_indices` takes, with ``seed``. Tolerances None mean the defaults of
+    :func:`~silo.core.generator.sample_indices` takes, with ``seed``. A tolerance of None means the default of
     :func:`~silo.core.checks.compare`.
     """
 
@@ -527,7 +527,7 @@ class CaseRecipe(Persisted):
         return sum(getattr(getattr(recipe, "array", recipe), "size", 0) for recipe in recipes)
 
     def expecting(self, references: Mapping[str, NDArray[Any]], rtol: float | None, atol: float | None) -> CaseRecipe:
-        """Returns this recipe with the expected arrays; tolerances None mean the default of each dtype."""
+        """Returns this recipe with the expected arrays; a tolerance of None means each dtype's default."""
         rtol, atol = (None if tolerance is None else float(tolerance) for tolerance in (rtol, atol))
         expected = ((name, ExpectedRecipe.of(array, rtol=rtol, atol=atol)) for name, array in references.items())
         return replace(self, expected=tuple(expected))

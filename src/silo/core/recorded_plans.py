@@ -1,7 +1,7 @@
-"""A plan as a bundle stores it: the launches, with kernels and arguments, for each form of call.
+"""A plan as a bundle stores it: one or several forms, each with the calls that it serves and their launches.
 
-It names kernels, parameters and arguments, and contains no code, address or size of the machine that recorded it. So it
-runs wherever the bundle has code of its kernels.
+A plan names kernels, parameters and arguments, and contains no code, address or size of the machine that recorded it.
+So it runs wherever the bundle has code of its kernels.
 """
 
 from __future__ import annotations

@@ -79,13 +79,13 @@ def _holds(constraint: Node, config: Config, arguments: Mapping[str, Value]) -> 
 
 # ---- Spaces: the configs worth trying, as a list or as named axes with constraints ----
 
-# More combinations of axes than this are refused before they are built: nobody could measure them.
+# The most configs in a list, and the most combinations of groups or axes from which a list is made.
 MAX_POINTS = 1_000_000
 # Up to this many combinations of axes are all listed; of more, this many are drawn at random and listed.
 MOST_LISTED = 1 << 16
 MAX_COMBINATIONS = 10**12
-_TRIES = 4  # at most this many times MOST_LISTED combinations are tried, as constraints may exclude some
-_SURE = 4096  # after this many tries the share that the constraints allow is known well enough
+_TRIES = 4  # at most _TRIES * MOST_LISTED combinations are drawn, because constraints may exclude some of them
+_SURE = 4096  # the number of drawn combinations from which the share that the constraints allow is estimated
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class Space:
         constraints: Sequence[Constraint] = (),
         key: Sequence[str] = (),
     ) -> Space:
-        """A space from a mapping of axes or a list of configs.
+        """Returns the space of a mapping of axes or a list of configs.
 
         ``constraints`` are functions of one namespace that holds the config's values by name, and the integer arguments
         named by ``key``; each is traced to an expression that must not be 0.

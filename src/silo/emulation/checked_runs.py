@@ -69,7 +69,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class CheckedVariable:
-    """A variable that may be unset, as clang warns; each of ``objects`` initializes it to another value."""
+    """A variable that may be unset, as clang warns. The two ``objects`` initialize it to different values."""
 
     place: str
     name: str

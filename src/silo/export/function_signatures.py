@@ -279,7 +279,8 @@ def _merged(
     merged: dict[tuple[_Kind, ...], tuple[list[Variant], frozenset[int]]] = {}
     for kinds, variants in groups.items():
         wider = [other for other in groups if other != kinds and all(map(_covers, other, kinds))]
-        # The groups to merge these variants into: the wider groups that no other wider group covers.
+        # ``wider`` are the groups into which these variants can be merged. Of these, they are merged into each group
+        # that cannot be merged into another one itself.
         tops = [
             candidate
             for candidate in wider

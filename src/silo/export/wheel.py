@@ -136,9 +136,9 @@ _SHOWN_LINES = 30
 
 
 def built_libraries(folder: Path, name: str, work: Path, *, torch: bool) -> tuple[Path, ...]:
-    """Builds the libraries of the export in ``folder``, in ``work``.
+    """Builds the libraries of the export in ``folder``; returns their paths, which are in the folder ``work``.
 
-    They are stripped and contain no paths of this machine.
+    The libraries are stripped and contain no paths of this machine.
 
     With ``torch``, the operators are built too, with the headers of the installed torch.
 

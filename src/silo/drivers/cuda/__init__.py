@@ -20,11 +20,11 @@ DRIVER = DriverDeclaration(
             "sm_80": 108,  # A100 (sysrqmts.com)
             "sm_86": 84,  # RTX A6000 (white paper of the RTX PRO Blackwell, table 1)
             "sm_87": 16,  # Jetson AGX Orin (its technical brief: 2048 cores, 128 per multiprocessor)
-            "sm_89": 142,  # RTX 6000 Ada (as RTX A6000)
+            "sm_89": 142,  # RTX 6000 Ada (same source as RTX A6000)
             "sm_90": 132,  # H100 SXM5 (hpctech.co.jp); 114 with PCIe
             "sm_100": 148,  # B200 (Chips and Cheese, "Nvidia's B200"): 74 on each die
             "sm_103": 148,  # B300, as seen by programs that were measured on it
-            "sm_120": 188,  # RTX PRO 6000 (as RTX A6000)
+            "sm_120": 188,  # RTX PRO 6000 (same source as RTX A6000)
             "sm_121": 48,  # GB10 of DGX Spark (Computex 2025: 6144 cores), 128 per multiprocessor
         }
     ),

@@ -1,4 +1,4 @@
-"""A Mac's GPU as a device, through torch or MLX, and versions of Metal's language. Never run on hardware so far."""
+"""A Mac's GPU as a device, through torch or MLX, and versions of Metal's language. Not tested on hardware yet."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class MetalDevice:
         return "metal-wall/1"
 
     def runs(self, target: Target, blob_kind: str = "msl") -> Decision:
-        """Whether the system's Metal is new enough."""
+        """Whether the system's version of Metal compiles code for ``target``."""
         del blob_kind
         return runs_version(target, self.target)
 

@@ -1,4 +1,4 @@
-"""TPUs as devices. jax drives them, as Silo has no driver of its own. Never run on a TPU so far."""
+"""TPUs as devices. jax drives them, as Silo has no driver of its own. Not tested on a TPU yet."""
 
 from __future__ import annotations
 
