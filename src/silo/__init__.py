@@ -184,7 +184,7 @@ class _OldNames:
 sys.meta_path.append(_OldNames)
 
 
-if not TYPE_CHECKING:  # type checkers do not see __getattr__, so that they report a misspelt name as an error
+if not TYPE_CHECKING:  # hidden from type checkers, which would accept every misspelt name if they saw __getattr__
 
     def __getattr__(name: str) -> object:
         """Imports the module of a public name when the name is first used (PEP 562).

@@ -191,7 +191,7 @@ def replace(value: T, **changes: object) -> T:
     values: list[object] = []
     for name in cls.__match_args__:
         values.append(changes.pop(name) if name in changes else getattr(value, name))  # noqa: PERF401  # one call less
-    return cls(*values, **changes)  # a name left in ``changes`` is not a field: the constructor raises TypeError for it
+    return cls(*values, **changes)  # a name still in ``changes`` is not a field, and the constructor raises TypeError
 
 
 def _init_of(

@@ -1,4 +1,4 @@
-"""Former names of Silo's modules. Each can still be imported, for one release, and warns of its new name.
+"""Former names of Silo's modules. For one release, importing a former name works and warns with the new name.
 
 The import finder is last in ``sys.meta_path``, so it takes no time unless an import would fail otherwise.
 """

@@ -95,7 +95,7 @@ def file_name(name: str, *, both_cases: bool = False) -> str:
     if len(text) <= _MOST_BYTES:
         return text
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-    # '~' marks a cut name: in any other name it is encoded.
+    # The character '~' marks a cut name. In all other names a '~' is percent-encoded.
     return f"{re.sub('%.?$', '', text[:_CUT])}~{digest[:32]}"
 
 

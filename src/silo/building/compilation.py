@@ -55,7 +55,7 @@ def lowered(source: Source, variant: Variant) -> Lowered:
         cached = _lowered.get(key)
     if cached is not None:
         return cached
-    result = compiler.lower(source, variant)  # without the lock, because it runs the front end
+    result = compiler.lower(source, variant)  # without the lock, because running the front end takes long
     with _lock:
         _lowered[key] = result
         while len(_lowered) > _KEPT:

@@ -232,7 +232,7 @@ def bound_launcher(
             release_gil=release_gil,
             extents=variant.specialization.passed,
         )
-    # a launcher with a guard compares values without using the signature, so this mismatch is first found here
+    # Launchers with a guard do not use the signature, so a mismatch of signature and code is first found here.
     except ValueError as error:
         raise DeviceError(f"the variant's signature and its code do not agree: {error}") from error
     if not settings().debug:

@@ -622,7 +622,7 @@ class Bundle:
 
     def close(self) -> None:
         """Unmaps the file. It stays mapped while a view from :meth:`stored` exists."""
-        with contextlib.suppress(BufferError):  # a caller may still hold the view through which it reads the whole file
+        with contextlib.suppress(BufferError):  # raised while a caller still holds a view of the file
             self._view.release()
         self._open.close()
 

@@ -159,7 +159,7 @@ class LiveSearch:
         Logs one line. Returns None, with a warning that ``unmeasured`` is used, if no config works.
         """
         study, study_key = self.study, self.study_key
-        # must run before the call of _note() below records that this study has begun
+        # _scope() must run before _note() below, which records that this study has begun
         space, scope = _scope(self.kernel, self.context, study_key, study, self.variant_of)
         objective = wanted_objective()
         predicted = self._shortlist(space)
@@ -258,7 +258,7 @@ def programs_of(
         try:
             return math.prod(call_grid_of(kernel, context, variant_of(config)))
         except SiloError:
-            return None  # a launch with this config will raise the reason
+            return None  # a launch with this config will raise the error
 
     return counted
 

@@ -469,7 +469,7 @@ class Resolver:
         """Returns the variant of a call with a config. Derived constexprs count as values that the caller passed."""
         kernel = self._kernel
         # If a call passes block sizes, they are in context.values; if it leaves them out, the config has them.
-        # Functions of derived constexprs may read both.
+        # Functions that compute derived constexprs may read values of both sorts.
         values = {**config.as_dict(), **context.values}
         derived = derive(kernel.derived, values, config.as_dict(), context.device.facts())
         own = {name: value for name, value in derived.items() if name not in context.specialization.constant_values}

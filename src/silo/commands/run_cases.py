@@ -143,7 +143,8 @@ def run_cases(
     The cases run in this process, which may crash if a kernel writes out of bounds; therefore ``silo run`` starts
     another process for them. A ``watch`` selects the cases, and is notified about each.
 
-    They run on ``device``. Without a device their arrays are in host memory, and the kernel's kind decides the device.
+    The cases run on ``device``. Without a device, their arrays are in host memory, and the kernel's kind decides where
+    they run.
     With ``check`` each case runs once, in checking mode (:func:`silo.check`), and is not timed.
 
     Raises:

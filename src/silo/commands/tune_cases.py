@@ -351,7 +351,7 @@ def _turn(
     outcome, _ = tune_case(study, limits, progress)
     winner = outcome.winner
     best_ns = None if winner is None else winner.median_ns
-    if outcome.faults:  # their results are not stored, so the next turn tries these configs again
+    if outcome.faults:  # results of configs with faults are not stored, so the next turn tries these configs again
         return Turn(outcome.seconds, outcome.measured, best_ns, "faults", message=outcome.fault_remark)
     if winner is None:
         return Turn(outcome.seconds, outcome.measured, None, "failed", message="no config can be used")

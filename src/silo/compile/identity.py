@@ -86,7 +86,7 @@ def remember(content: str, known: KnownDigest) -> None:
 
 
 def encode_table(entries: Mapping[str, KnownDigest]) -> bytes:
-    """Returns the bytes of a file of digests by content, in this order."""
+    """Returns the bytes of a file with these digests, by the hash of the files that each covers; keeps the order."""
     lines = (
         canonical_json([content, {"digest": entry.digest, "names": dict(entry.names)}])
         for content, entry in entries.items()
@@ -95,7 +95,7 @@ def encode_table(entries: Mapping[str, KnownDigest]) -> bytes:
 
 
 def decode_table(data: bytes) -> dict[str, KnownDigest]:
-    """The inverse of :func:`encode_table`; raises ``ValueError`` on anything else."""
+    """Returns the digests that :func:`encode_table` wrote; raises ``ValueError`` for any other bytes."""
     label = "a table of code digests"
     head, *lines = data.splitlines()
     if parse_json(head) != _TABLE_SCHEMA:
@@ -284,7 +284,7 @@ def _folder(package: str) -> Path:
 
 
 def _finder(packages: Iterable[str]) -> Callable[[str], bool]:
-    """Returns a function that decides whether a dotted name is a module of Silo or of the packages' projects.
+    """Returns a function that decides whether a dotted name is a module of Silo or of the packages' own projects.
 
     The function looks for files and imports no module.
     """

@@ -28,7 +28,7 @@ IDLE_S = 30.0  # an idle worker ends after this time: it holds 40 to 100 MB, and
 # (pytorch/helion #1384).
 _LEAST_S = 30.0
 _FACTOR = 4.0
-_ENOUGH = 8  # a limit is learnt from at least this many jobs
+_ENOUGH = 8  # a time limit is learnt from at least this many jobs
 
 # Variables of workers. numpy, which some compilers import, would start a thread for every core but one, and each would
 # spin for a tenth of a second, although no compiler uses its linear algebra. A worker never launches or records

@@ -180,10 +180,11 @@ class WorkerProcess:
 
         Returns how it ended, and the end of its standard error.
 
-        With ``died`` the worker gets a moment to end by itself, as its pipe closes before the process has ended.
+        ``died``: the worker has closed its pipe, which happens shortly before its process ends. The worker gets a
+        moment to end by itself, so that its own exit status is returned instead of the kill's.
         """
         if self._inherited:
-            self._process.returncode = 0  # otherwise the finalizer of Popen would wait for it
+            self._process.returncode = 0  # Popen's finalizer would wait for a process without a return code
             self._close_pipes()
             return "it belongs to the process that this one was forked from"
         if died:

@@ -288,7 +288,10 @@ class PlainArray:
 
 
 def check_plain(actual: PlainArray, expected: ExpectedRecipe) -> CheckResult:
-    """Compares like :func:`silo.core.checks.check`: within ``atol + rtol * |expected|`` everywhere."""
+    """Compares an array with its recipe's expected values without numpy, by the same rule as :func:`check`.
+
+    The rule is ``|actual - expected| <= atol + rtol * |expected|`` for every element.
+    """
     if actual.shape != expected.shape:
         message = f"the shape is {actual.shape} and should be {expected.shape}"
         return CheckResult(ok=False, max_abs_error=math.inf, max_rel_error=math.inf, worst=None, message=message)

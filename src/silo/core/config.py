@@ -63,7 +63,7 @@ class Config(Persisted):
 
     @remembered
     def _json(self) -> tuple[Mapping[str, JSON], Mapping[str, JSON]]:
-        """The canonical forms of the options and of the values, by name; cached, as each trial and key uses them."""
+        """The canonical JSON forms of options and of values, by name; cached, because each trial and key uses them."""
         options = {name: value_to_json(value) for name, value in self.options}
         return options, {name: value_to_json(value) for name, value in self.values}
 

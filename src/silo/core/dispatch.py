@@ -150,12 +150,12 @@ class DecisionList:
         return next(step for step in self.steps if step.holds(numbers))
 
     def to_json(self) -> JSON:
-        """The canonical form: a list of steps."""
+        """Returns the canonical JSON form: a list of steps."""
         return _STEPS.write(self.steps)
 
     @classmethod
     def from_json(cls, data: JSON) -> DecisionList:
-        """The inverse of :meth:`to_json`; raises ``ValueError`` on anything else."""
+        """Returns the decision list with this JSON form; raises ``ValueError`` for any other JSON."""
         return cls(_STEPS.read(data, "a decision list"))
 
 
@@ -213,12 +213,12 @@ def _position(value: int) -> int:
 
 
 def bucket_to_json(bucket: Bucket) -> JSON:
-    """The canonical form: a list of values."""
+    """Returns the canonical JSON form of a bucket: a list of values."""
     return [value_to_json(value) for value in bucket]
 
 
 def bucket_from_json(data: JSON) -> Bucket:
-    """The inverse of :func:`bucket_to_json`; raises ``ValueError`` on anything else."""
+    """Returns the bucket with this JSON form; raises ``ValueError`` for any other JSON."""
     return ExactTuple(value_from_json(item) for item in read_list(data, "a bucket", MAX_NAMES))
 
 

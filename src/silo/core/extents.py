@@ -185,7 +185,7 @@ class DynamicLayout:
         return fit and all(size % axis.divisor == 0 for size, axis in zip(shape, self.axes, strict=True))
 
     def to_json(self) -> JSON:
-        """The canonical form."""
+        """Returns the canonical JSON form."""
         return {
             "axes": _LAYOUT_AXES.write(self.axes),
             "bits": [self.size_bits, self.offset_bits],
@@ -193,7 +193,7 @@ class DynamicLayout:
 
     @classmethod
     def from_json(cls, data: JSON) -> DynamicLayout:
-        """The inverse of :meth:`to_json`; raises ``ValueError`` on anything else."""
+        """Returns the layout with this JSON form; raises ``ValueError`` for any other JSON."""
         members = read_object(data, LAYOUT_MEMBERS, "a dynamic layout")
         bits = [read_natural(item, "the bits of a dynamic layout") for item in read_list(members["bits"], "bits", 2)]
         if len(bits) != 2:
@@ -328,7 +328,7 @@ def extents_to_json(extents: Iterable[tuple[str, ArrayExtents]]) -> JSON:
 
 
 def extents_from_json(data: JSON) -> tuple[tuple[str, ArrayExtents], ...]:
-    """The inverse of :func:`extents_to_json`; raises ``ValueError`` on anything else and on repeated names."""
+    """Returns the pairs with this JSON form; raises ``ValueError`` for any other JSON and for repeated names."""
     pairs = read_pairs(data, "the extents of arrays")
     names = [name for name, _ in pairs]
     if not pairs or names != sorted(set(names)):

@@ -315,7 +315,7 @@ def _shared(parts: Sequence[Part], yblock: Block, limit: int) -> tuple[Node, ...
 
 
 def _refusing(sizes: Sequence[Node], value: Node) -> Node:
-    """Returns ``value``, or the least of ``sizes`` if that is negative, so that no other size hides it."""
+    """Returns ``value``; if a size is negative, the least of ``sizes``, so that larger sizes do not hide it."""
     varying = [size for size in sizes if not isinstance(size, Const)]
     if not varying:
         return value
@@ -332,7 +332,10 @@ def _longest(sizes: Sequence[Node]) -> Node:
 
 
 def _along_x(parts: Sequence[Part], programs: Node, least: int) -> Node:
-    """Returns ``programs``, at least ``least`` if there is work; the least size if a size along x is negative."""
+    """Returns the axis x: ``programs``, or ``least`` if ``programs`` is smaller but not 0.
+
+    If a size along x is negative, returns the least size instead, so that the axis is negative.
+    """
     if least > 0:
         programs = make(OpKind.SELECT, programs, make(OpKind.MAX, programs, Const(least)), programs)
     return _refusing([_size(part.x) for part in parts], programs)

@@ -348,12 +348,12 @@ class Persisted:
     tags: ClassVar[Mapping[str, JSON]] = MappingProxyType({})
 
     def to_json(self) -> JSON:
-        """The canonical form."""
+        """Returns the canonical JSON form."""
         return write_members(self)
 
     @classmethod
     def from_json(cls, data: JSON) -> Self:
-        """The inverse of :meth:`to_json`; raises ``ValueError`` on anything else."""
+        """Returns the value with this JSON form; raises ``ValueError`` for any other JSON."""
         values = read_members(cls, data)
         try:
             return cls(*values)
@@ -377,12 +377,12 @@ class PersistedRow(Persisted):
     __slots__ = ()
 
     def to_json(self) -> JSON:
-        """The canonical form."""
+        """Returns the canonical JSON form."""
         return [member.form.write(getattr(self, member.name)) for member in members_of(type(self))]
 
     @classmethod
     def from_json(cls, data: JSON) -> Self:
-        """The inverse of :meth:`to_json`; raises ``ValueError`` on anything else."""
+        """Returns the value with this JSON form; raises ``ValueError`` for any other JSON."""
         members = members_of(cls)
         if not isinstance(data, list) or len(data) != len(members):
             raise malformed(cls.title, data)

@@ -197,7 +197,7 @@ class LayoutSlot:
 
     @classmethod
     def from_json(cls, data: JSON) -> LayoutSlot:
-        """The inverse of :meth:`to_json`; raises ``ValueError`` on anything else."""
+        """Returns the slot with this JSON form; raises ``ValueError`` for any other JSON."""
         title = "a parameter layout"
         match data:
             case [str() as name, "struct", list() as leaves]:
@@ -278,7 +278,7 @@ class TensorMap(Persisted):
 
     @classmethod
     def from_json(cls, data: JSON) -> TensorMap:
-        """The inverse of :meth:`to_json`; raises ``ValueError`` for values that no driver accepts."""
+        """Returns the tensor map with this JSON form; raises ``ValueError`` for values that no driver accepts."""
         tensor_map = built(cls, read_members(cls, data))
         if tensor_map.axes and len(tensor_map.axes) != len(tensor_map.box):
             raise malformed(_AXES, data)
@@ -361,12 +361,12 @@ class LaunchInfo(Persisted):
         return (self.threads, 1, 1)
 
     def to_json(self) -> JSON:
-        """The canonical form. Each launch option is a member by its own name."""
+        """Returns the canonical JSON form. Each launch option is a member by its own name."""
         return dict(self._json)
 
     @remembered
     def _json(self) -> Mapping[str, JSON]:
-        """The canonical form; cached, because the keys of all code with this layout contain it."""
+        """The canonical JSON form; cached, because the keys of all code with this layout contain it."""
         data = write_members(self)
         if self.block == self._line:
             del data["block"]
@@ -378,7 +378,7 @@ class LaunchInfo(Persisted):
 
     @classmethod
     def from_json(cls, data: JSON) -> LaunchInfo:
-        """The inverse of :meth:`to_json`; raises ``ValueError`` on unknown, missing or mistyped members."""
+        """Returns the launch info with this JSON form; raises ``ValueError`` for unknown, missing or wrong members."""
         mapping = read_mapping(data, cls.title)
         own = {member.member for member in members_of(cls)} - {"options"}
         options = {name: mapping[name] for name in sorted(set(mapping) - own)}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OWN_LIMIT", "Formula", "OwnData", "Tabulate", "Values", "formula_of", "own_from_json", "values_of"]
 
-# The most bytes of values that an array of a case may hold: they are stored in the case.
+# The most bytes of literal values that an array of a case may have, because the values are stored in the case.
 OWN_LIMIT = 1 << 18
 
 # The type of ``tabulate(program, shape, out)``: evaluates an expression program for each element's indices, in C order,
@@ -66,7 +66,7 @@ class Values:
         return f"has {data_bytes} bytes of values; at most {OWN_LIMIT} are kept" if data_bytes > OWN_LIMIT else ""
 
     def to_json(self) -> JSON:
-        """The canonical form."""
+        """Returns the canonical JSON form."""
         return {"values": self.data.hex()}
 
 
@@ -117,7 +117,7 @@ class Formula:
         )
 
     def to_json(self) -> JSON:
-        """The canonical form."""
+        """Returns the canonical JSON form."""
         return {"formula": to_json(self.node)}
 
     def __str__(self) -> str:
@@ -230,7 +230,7 @@ def _packed(numbers: Sequence[Any] | array[int], element: DType, where: str) -> 
     """Packs numbers as elements in the machine's byte order. ``CaseError`` names a value that does not fit."""
     if element.kind is not DTypeKind.FLOAT:
         lowest, highest = _range(element)
-        # An array holds a formula's integers, so checking its extremes is enough.
+        # Integers that a formula computed come as an ``array``. Of these, checking the least and greatest is enough.
         extremes = (min(numbers), max(numbers)) if isinstance(numbers, array) and numbers else numbers
         for number in extremes:
             if not math.isfinite(number) or int(number) != number or not lowest <= number <= highest:
@@ -254,7 +254,7 @@ def _floats(numbers: Iterable[Any], element: DType) -> bytes:
 def _single(number: float) -> bytes:
     try:
         return struct.pack("=f", number)
-    except OverflowError:  # infinity, as in every other conversion of a value that is too large
+    except OverflowError:  # a value that is too large becomes infinity, as in all other conversions
         return struct.pack("=f", math.copysign(math.inf, number))
 
 

@@ -234,7 +234,7 @@ def _own_option(name: str) -> Option | None:
     Such an option begins with its plug-in's name (``stack_depth``).
     """
     plugin, separator, _ = name.partition("_")
-    # Most names are parameters, for example BLOCK_SIZE: they return here, without a search for plug-ins.
+    # Most names are parameters, for example BLOCK_SIZE. For these no search for plug-ins is needed.
     if not separator or not plugin.islower() or plugin in shipped_places(COMPILERS):
         return None
     location = installed_places(COMPILERS).get(plugin)

@@ -294,7 +294,7 @@ class ArrayRecipe(Persisted):
 
 
 _FLOAT_FILLS = frozenset({Fill.UNIFORM, Fill.NORMAL})
-# these fills take a float parameter for float dtypes, an integer otherwise
+# these fills take a float parameter for float dtypes, and an integer parameter for other dtypes
 _ANY_FILLS = frozenset({Fill.FULL, Fill.ARANGE})
 
 

@@ -97,7 +97,7 @@ class RecordedSource(PersistedRow):
 
     @classmethod
     def from_json(cls, data: JSON) -> RecordedSource:
-        """The inverse of :meth:`to_json`; raises ``ValueError`` on anything else."""
+        """Returns the source with this JSON form; raises ``ValueError`` for any other JSON."""
         match data:
             case [str(parameter), str(source), what] if source in _SOURCES:
                 kind = _SOURCES[source]

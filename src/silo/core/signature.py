@@ -143,17 +143,17 @@ class Signature:
         return _one_of_equal(Signature(tuple([_with_effect(parameter, Effect.BOTH) for parameter in self.parameters])))
 
     def to_json(self) -> JSON:
-        """The canonical form: a list of parameters."""
+        """Returns the canonical JSON form: a list of parameters."""
         return [dict(parameter) for parameter in self._json]
 
     @remembered
     def _json(self) -> tuple[Mapping[str, JSON], ...]:
-        """The canonical forms of the parameters; cached, because many keys contain them."""
+        """The canonical JSON forms of the parameters; cached, because many keys contain them."""
         return tuple([write_members(parameter) for parameter in self.parameters])
 
     @classmethod
     def from_json(cls, data: JSON) -> Signature:
-        """The inverse of :meth:`to_json`."""
+        """Returns the signature with this JSON form; raises ``ValueError`` for any other JSON."""
         items = read_list(data, "a signature")
         if len(items) > MAX_PARAMETERS:
             raise ValueError(f"a signature of {len(items)} parameters; at most {MAX_PARAMETERS}")

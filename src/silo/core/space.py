@@ -244,7 +244,7 @@ class Space:
         return digest("space-key/1", self.to_json())
 
     def to_json(self) -> JSON:
-        """The canonical form."""
+        """Returns the canonical JSON form."""
         return {
             "axes": [[name, [value_to_json(value) for value in values]] for name, values in self.axes],
             "points": [point.to_json() for point in self.points],
@@ -253,7 +253,10 @@ class Space:
 
     @classmethod
     def from_json(cls, data: JSON) -> Space:
-        """The inverse of :meth:`to_json`; raises ``ValueError`` on other JSON, ``SpaceError`` on an invalid space."""
+        """Returns the space with this JSON form.
+
+        Raises ``ValueError`` for any other JSON, and ``SpaceError`` for an invalid space.
+        """
         members = read_object(data, ("axes", "points", "constraints"), "a space")
         return cls(
             axes=tuple(

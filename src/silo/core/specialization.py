@@ -32,7 +32,7 @@ class Fact(Enum):
         return self not in (Fact.NONE, Fact.CONFIG_BLOCK)
 
 
-# The module of extents is imported only if there are some: few kernels have them.
+# The module of extents is imported only for a specialization with extents, because few kernels have them.
 def _read_extents(data: JSON, what: str) -> tuple[tuple[str, ArrayExtents], ...]:  # noqa: ARG001  # see Form
     from silo.core.extents import extents_from_json  # noqa: PLC0415
 

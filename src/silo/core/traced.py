@@ -359,7 +359,7 @@ def _call(kind: OpKind, *operands: object) -> Integer:
     nodes = [as_node(operand) for operand in operands]
     if all(isinstance(node, Const) for node in nodes):
         return evaluate(Op(kind, tuple(nodes)), Bindings())
-    # if the operands are nodes, this is a node: the annotation covers only the types that users pass
+    # If an operand is a node, the result is a node. The annotation covers only the types that users pass.
     return cast("Traced", make(kind, *nodes))
 
 

@@ -145,7 +145,8 @@ class CacheFiles:
     reason: str = ""
 
 
-# The schemas of all keys. If the inputs of a key change, its version changes, so old entries are never misread.
+# The schemas of all keys. If the inputs of a key change, the number in its schema changes too, so that entries stored
+# under old keys are never misread.
 SCHEMAS = (
     *("artifact-key/1", "artifact-key/2", "ceilings-key/1", "effort-key/1", "job-key/1", "seeds-key/1"),
     *("space-key/1", "spills-key/1", "studies-key/1", "trial-key/1", "installation-key/1"),

@@ -398,8 +398,8 @@ CHECKED_FLAGS = (
     "-asan-mapping-offset=0",
     "-mllvm",
     "-asan-kernel-mem-intrinsic-prefix=1",
-    # Keeps a local array that is only read in memory. Otherwise clang replaces it by the constant from which it was
-    # copied, which is not instrumented.
+    # Keeps a local array in memory even if it is never written again. Without this flag, clang would replace such an
+    # array by the constant from which it was copied, and accesses to the constant are not checked.
     "-mllvm",
     "-instcombine-max-copied-from-constant-users=0",
 )

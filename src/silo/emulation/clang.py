@@ -36,7 +36,7 @@ __all__ = [
     "stack_needed",
 ]
 
-# In bytes, as in silo_threads/fibers.h: the gap between two stacks, and the most that the state of a group takes.
+# The bytes between two stacks (_GAP), and the most bytes of a group's state (_RUNNER), as in silo_threads/fibers.h.
 _GAP = 5 * 64
 _RUNNER = 1 << 18
 

@@ -42,7 +42,8 @@ _SCALARS = {
     ParameterKind.FLOAT: ParameterRole.FLOAT,
     ParameterKind.BOOL: ParameterRole.BOOL,
 }
-# If all values of a constant have the same type and it is one of these, the parameter is a plain value; else an enum.
+# If all values of a constant have the same type and the type is a key here, the parameter is a plain value; else an
+# enum.
 _NUMBERS: Mapping[type, ParameterRole] = {
     int: ParameterRole.INTEGER,
     float: ParameterRole.FLOAT,

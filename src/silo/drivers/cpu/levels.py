@@ -30,8 +30,8 @@ class CpuLevel:
     features: frozenset[str]
 
 
-# Up to gcc 14, a function that calls no other keeps its arrays in the red zone below the stack pointer. It may misplace
-# them relative to its own aligned vector stores if it reaches them through copies of the stack pointer
+# Up to gcc 14, a function that calls no other keeps its arrays in the red zone below the stack pointer. gcc may
+# misplace them relative to its own aligned vector stores if it reaches them through copies of the stack pointer
 # (https://gcc.gnu.org/PR109780). Without a red zone they are placed correctly.
 _ALIGNED_ARRAYS = "-mno-red-zone"
 

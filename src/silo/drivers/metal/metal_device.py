@@ -50,7 +50,7 @@ def runs_version(built: Target, here: Target) -> Decision:
     return Rejected(f"its text needs Metal {built.arch}, the system has {here.arch}")
 
 
-# The libraries: the package of each, and its module in sys.modules.
+# The libraries that drive the GPU: for each package, the module that is in sys.modules once it was imported.
 _LIBRARIES = {"torch": "torch", "mlx": "mlx.core"}
 
 
