@@ -3,8 +3,8 @@
 Only the thread that called ``fork`` exists in the child. A lock held by another thread would never be released there,
 so every lock of this module is replaced by a free one in the child. Locks that the forking thread itself holds stay
 held: that thread continues in the child and releases them. The data that such a lock protects must be consistent
-between any two steps of Python (a dictionary, a set, one assignment); otherwise the lock's creator passes a function
-that repairs it.
+between any two steps of Python (a dictionary, a set, one assignment). If it is not, the lock's creator passes a
+function that repairs the data.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ __all__ = ["Condition", "Mutex", "Notices", "in_child", "renew_properties_of", "
 class Mutex(_thread.RLock):  # pyright: ignore[reportGeneralTypeIssues]  # final in the stubs alone
     """A reentrant lock for ``with``. In a child made by fork it is free, unless the forking thread holds it.
 
-    C code takes and releases it in one step. If taking it took several steps of Python, an exception from a signal
-    between them (Ctrl-C) would leave the lock held for ever.
+    C code takes the lock in one step, and releases it in one step. With several steps of Python, an exception from a
+    signal between two of them (Ctrl-C) would leave the lock held for ever.
 
     Args:
         lost: called in the child if another thread held the lock, to undo that thread's unfinished work.

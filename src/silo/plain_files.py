@@ -2,7 +2,7 @@
 
 A path that a user names, or a name beside it, may lead to a pipe (whose opener waits), a device (which never ends) or a
 sparse file (which takes no disk space, but as much memory as its stated size). These functions open only plain files
-and read at most a limit. They are for data. Files that Silo writes again, or whose contents it trusts, are opened by
+and read at most a limit. Use them for data. Files that Silo writes again, or whose contents it trusts, are opened by
 :mod:`silo.store.privacy`.
 """
 

@@ -57,7 +57,7 @@ class Task:
 
 
 def announce(message: str) -> None:
-    """Reports a finished event: a log record of level info if the logger takes those, else a line on a terminal."""
+    """Reports a finished event: a log record if the logger takes level info, else a line on a terminal."""
     import logging  # noqa: PLC0415  # see the module's docstring
 
     log = logging.getLogger("silo")

@@ -249,8 +249,8 @@ def check_parameters(entry: str, parameters: Sequence[tuple[int, int]], layout: 
     """Checks that the parameters of a kernel, given as pairs of offset and size in bytes, fit the layout.
 
     Raises:
-        SourceError: they do not fit, so a launch would read wrong memory. The message shows each parameter as it is
-            declared and as the binary has it.
+        SourceError: the parameters do not fit, so a launch would read wrong memory. The message shows each parameter as
+            it is declared and as the binary has it.
     """
     declared = parameter_bytes(layout)
     if declared == [size for _, size in parameters]:

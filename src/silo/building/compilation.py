@@ -149,7 +149,7 @@ class Compilation:
     _outcomes: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
 
     def expect(self, variants: Sequence[Variant]) -> None:
-        """Announces variants: starts workers for those that the store lacks."""
+        """Announces variants: starts workers to compile the variants that the store lacks."""
         artifacts = self.session.store.artifacts
         for target in dict.fromkeys(variant.target for variant in variants):
             compiler = select_compiler(self.source.kind, target)

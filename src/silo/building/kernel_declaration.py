@@ -215,9 +215,9 @@ class DeclaredKernel:
 
     @property
     def extents(self) -> HeldExtents | None:
-        """The extents in the guard: those that decide the code.
+        """The extents that decide the code, which the guard therefore compares; None without such extents.
 
-        If the grid decides the code, the extents that the grid depends on are among them.
+        If the grid decides the code, these include the extents that the grid depends on.
         """
         return self._guarded[0]
 

@@ -53,9 +53,9 @@ def is_for_any(target: Target, targets: Sequence[Target] | None) -> bool:
 def cut_contents(
     contents: BundleContents, kernels: Sequence[str] | None, targets: Sequence[Target] | None
 ) -> BundleContents:
-    """Returns the kernels' variants for these targets (None: all), without documents (cases, trials) and attachments.
+    """Returns ``contents`` with only these kernels, and only their variants for these targets (None: all).
 
-    Plans are kept if they launch only these kernels.
+    Documents (cases, trials), sidecars and attachments are left out. Plans are kept if they launch only these kernels.
 
     Raises:
         BundleError: a kernel does not exist, or lacks variants for all of the targets.
@@ -172,8 +172,8 @@ def join_slices(bundles: Sequence[Bundle], *, noted: bool = False) -> Slice:
 
     ``noted`` keeps the note of positions in the result, which is needed if some slices of the whole bundle are missing.
     Entries of bundles without such notes keep the order of ``bundles``. Bundles of one source that different compilers
-    made are joined with the code of each compiler. If several of them have a rule for a bucket, trials of one device
-    decide; without such trials, the first bundle's decision is kept until the joined bundle is tuned.
+    made are joined with the code of each compiler. If several of these have a rule for a bucket, trials of one device
+    decide between the rules; without such trials, the first bundle's rule is kept until the joined bundle is tuned.
 
     Raises:
         BundleError: two bundles contradict each other on a kernel, a rule or their producer.
@@ -272,7 +272,7 @@ def _joined_toolchains(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str
 
 
 def _joined(kernels: Sequence[_Kernel], remarks: list[str], *, slices: bool) -> _Kernel:
-    """Joins the parts that several bundles have of one kernel. ``slices``: they are slices of one bundle."""
+    """Joins the parts that several bundles have of one kernel. ``slices``: the bundles are slices of one bundle."""
     head = kernels[0].head
     for other in kernels[1:]:
         for name in names_of(BundleKernel):

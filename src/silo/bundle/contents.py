@@ -450,7 +450,7 @@ def _entry_members(cls: type, path: str) -> list[EntryMember]:
 def calls_of(kernel: BundleKernel) -> str:
     """Returns a digest (``calls/1``) of a bundle's data about the calls of a kernel, whichever variant serves them.
 
-    Does not read ``kernel.variants``, so it also works for a kernel that was read without them.
+    Does not read ``kernel.variants``, so ``kernel`` may have been read without its variants.
     """
     return digest(
         "calls/1",

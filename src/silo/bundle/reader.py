@@ -1,7 +1,7 @@
 """Opens a bundle: maps the file, verifies its manifest at once, and each blob at its first use. Executes nothing.
 
-The native module reads the file, as it does for programs in C. It checks each kernel, variant and table row when it is
-first read, and returns it as parsed JSON, of which :class:`Manifest` makes values of :mod:`silo.core`. Variants share
+The native module reads the file, as it does for programs in C. It checks each kernel, variant and table row at the
+first reading, and returns parsed JSON, from which :class:`Manifest` makes values of :mod:`silo.core`. Variants share
 the rows of tables that they refer to.
 """
 
@@ -332,8 +332,8 @@ class _NamedBlobs(Mapping[str, BlobRef]):
 def _built(cls: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401  # an object of the class ``cls``
     """Makes an object of class ``cls`` with these values.
 
-    The manifest stores the members of some fields' objects among the owner's members, so these objects are made of the
-    same values.
+    The manifest stores the members of some fields' objects among the members of their owner, so these objects are made
+    from the same ``values``.
     """
     return cls(*[_built(INLINED[name], values) if name in INLINED else values[name] for name in names_of(cls)])
 
@@ -672,7 +672,7 @@ def open_bundle(path: str | os.PathLike[str]) -> Bundle:
 def stored_blobs(bundles: Iterable[Bundle]) -> Callable[[BlobRef], tuple[str, bytes] | None]:
     """Makes a function for :func:`silo.bundle.writer.write_bundle` that copies blobs in their stored form.
 
-    It returns the codec and the stored bytes of a blob after verifying them, or None if none of the bundles has the
+    The function verifies a blob and returns its codec and its stored bytes, or None if none of the bundles has the
     blob.
     """
     places = {(entry.sha256, entry.kind): (bundle, entry) for bundle in bundles for entry in bundle.blobs}

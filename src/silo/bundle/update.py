@@ -56,9 +56,9 @@ def document_blob(kind: str, documents: tuple[JSON, ...]) -> tuple[BlobRef, byte
 
 
 def with_attachments(contents: BundleContents, attachments: Mapping[str, BlobRef]) -> BundleContents:
-    """Returns the contents with only these attachments.
+    """Returns the contents with ``attachments`` in place of their own.
 
-    A file that is also the code of a variant is stored once, as code.
+    An attachment that is also the code of a variant is stored once, as code.
     """
     code = {ref.sha256: ref for kernel in contents.kernels for ref in kernel.refs}
     refs = {name: code.get(ref.sha256, ref) for name, ref in attachments.items()}

@@ -434,7 +434,7 @@ def _plan_kernel(kernel: Kernel, studies: Sequence[CaseStudy], target: Target, d
 def _candidates_on(study: CaseStudy, target: Target, facts: Mapping[str, int]) -> tuple[Config, ...]:
     """Returns the candidates of a case on another target.
 
-    In deterministic mode, only those with the same numerical results as the first.
+    In deterministic mode, these are only the candidates with the same numerical results as the first one.
     """
     context = study.situation
     return study.kernel.resolver.same_bits(context, context.candidates_on(target, facts))[0]

@@ -315,7 +315,7 @@ def _chosen(loaded: Kernels, kernels: Sequence[str] | None) -> list[str]:
 
 
 def _code_changes(loaded: Sequence[Kernels], names: Sequence[str]) -> tuple[list[CodeChange], int]:
-    """Returns the variants of common kernels that differ, and the number of those that do not."""
+    """Returns the variants that differ, and the number of equal variants, for the kernels that both bundles have."""
     changes: list[CodeChange] = []
     same = 0
     for name in names:

@@ -1,4 +1,4 @@
-"""``silo exec --check-launches``: checks launches that resemble the suspects of a crash on the CPU before they run."""
+"""``silo exec --check-launches``: checks launches like the suspects of a crash, on the CPU and before they run."""
 
 from __future__ import annotations
 

@@ -165,9 +165,9 @@ class BuildKernel:
 class BuildVariant:
     """A variant to build. ``reasons`` are the reasons for it, ``cases`` the cases that it serves; both in order.
 
-    ``leads`` are the cases for which a measurement or a heuristic chose its config: their calls use it until another
-    config is measured. ``generic`` marks the fallback, which assumes nothing about alignment, divisibility or an
-    integer being 1. ``origin`` is the decision source of its config; if several cases chose the config, of the first.
+    ``leads`` are the cases for which a measurement or a heuristic chose its config: calls like these cases use the
+    variant until another config is measured. ``generic`` marks the fallback, which assumes nothing about alignment,
+    divisibility or an integer being 1. ``origin`` is the decision source of its config for the first case.
     """
 
     variant: Variant

@@ -182,7 +182,7 @@ class Toolchain:
     def target_kinds(self, source_kind: str) -> tuple[str, ...]:
         """Returns the kinds of targets that compilers of this kind of source name.
 
-        () if one of them names none or has no valid declaration.
+        Returns () if one of these compilers names no kind, or has no valid declaration.
         """
         declared = [self.declaration(name) for name in self._plugins if self._is_for(name, source_kind)]
         targets = [() if isinstance(declaration, Rejected) else declaration.targets for declaration in declared]

@@ -307,8 +307,8 @@ class Case:
     """One call of a kernel: its arguments, and by name the expected contents of the arrays it writes.
 
     ``expected`` maps names to arrays or to functions that compute them from ``.host`` copies; the functions are called
-    only when needed. ``rtol`` and ``atol`` hold for all of them, None for the defaults of the dtype. ``grid`` is for
-    kernels that do not declare one: a tuple, or a function of one namespace. Members of ``kwargs`` that are compile
+    only when needed. ``rtol`` and ``atol`` hold for all expected arrays; None: the default of each dtype. ``grid`` is
+    for kernels that do not declare one: a tuple, or a function of one namespace. Members of ``kwargs`` that are compile
     options become part of the config. ``bytes`` and ``flops`` are the least work of the call under any config: bytes
     read and written once each, and floating-point operations (a multiply-add is two). Reports compare them with the
     device's peak rates. ``changes`` names arrays that the kernel changes although no values are expected for them: a

@@ -275,7 +275,7 @@ _FORMS = {"float16": "e", "float32": "f", "float64": "d", "bool": "B"}
 
 @dataclass(frozen=True, slots=True)
 class PlainArray:
-    """Elements in C order and the machine's byte order, with their dtype."""
+    """An array without numpy: its elements as bytes, in C order and the machine's byte order, its dtype and shape."""
 
     data: bytes | bytearray | memoryview
     dtype: DType

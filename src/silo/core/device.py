@@ -114,8 +114,8 @@ class DriverDeclaration:
         memory: the memory that code of this kind reads and writes.
         vendor: the maker's name in device models; "" if the device itself reports it.
         preference: the rank of this kind, least first, among the kinds that a call without arrays may run on.
-            None: such calls never run there, and calls with arrays in its memory do not try it before device
-            plug-ins.
+            None: calls without arrays never run on this kind, and calls with arrays in its memory try device plug-ins
+            first.
         arch: the pattern of an arch, and ``example`` an arch for messages.
         suffixes: letters at the end of an arch that name features which code may use, not another device (``sm_90a``).
         warps: patterns of archs, each with its number of lanes in a warp; the first that matches the whole arch counts,

@@ -437,8 +437,8 @@ class CatchesUp(Protocol):
     def catch_up(self, keys: Sequence[str], *, follow: bool = False) -> bool:
         """Fetches records that other machines have stored under these keys; returns whether any were new.
 
-        Records of a key are fetched once. With ``follow`` they are fetched again now, and reading the first of the keys
-        repeats the fetch from time to time.
+        Records of a key are fetched once. With ``follow`` they are fetched again now; later, reading the first of the
+        keys also fetches again from time to time.
         """
         ...
 

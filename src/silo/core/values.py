@@ -402,8 +402,8 @@ _STRINGS = frozenset([str])
 def _refuse_floats(data: object) -> None:
     """Raises ``TypeError`` for floats and for keys that are not strings.
 
-    Fast, because first launches wait for it: most containers hold only plain values, and for those one C-level set
-    operation replaces a loop. ``data`` must not contain itself.
+    Made to be fast, because first launches wait for it: most containers hold only plain values, and for those one
+    C-level set operation replaces a loop. ``data`` must not contain itself.
     """
     pending: list[object] = [data]
     while pending:

@@ -22,7 +22,7 @@ __all__ = ["EmulatedCompiler"]
 
 
 class EmulatedCompiler(abc.ABC):
-    """The methods that compilers for the CPU share; subclasses add reading their kind's sources and jobs.
+    """The methods that compilers for the CPU share. A subclass adds methods that read the sources and jobs of a kind.
 
     ``subject`` names the compiler in messages.
     """
