@@ -185,7 +185,7 @@ def _width() -> int:
 class _Line:
     """The status line at the bottom of the terminal.
 
-    It shows the oldest slow task. A thread rewrites it and ends when all tasks have ended.
+    It shows the oldest slow task. A thread rewrites the line, and ends when all tasks have ended.
     """
 
     def __init__(self) -> None:

@@ -51,8 +51,7 @@ class CallContext:
     def candidates(self) -> tuple[Config, ...]:
         """The configs that are searched, the default first.
 
-        A space of groups contains every combination of its groups' choices; only the configs that it lists are
-        included.
+        A space of groups contains every combination of the groups' choices, but only its listed configs are returned.
         """
         return self.searched.listed
 

@@ -31,8 +31,8 @@ __all__ = [
 class TupleCall:
     """A call with tuples among its arguments.
 
-    ``kernel`` is the kernel for tuples of these shapes, ``named`` holds its arguments by name, and ``tuples`` the
-    caller's own tuples.
+    ``kernel`` is the kernel for tuples of these shapes. ``named`` holds the arguments by name, with each tuple replaced
+    by its values. ``tuples`` are the caller's own tuples.
     """
 
     kernel: DeclaredKernel

@@ -215,7 +215,7 @@ class Manifest:
         """Groups variants by the facts that decide whether a call may use them, in order of first occurrence.
 
         Configs are not among the facts. ``known`` are the constants of a call: groups that were compiled for other
-        constants are left out without reading the rest of them. If it is None, no group is left out.
+        constants are left out without reading the rest of them. If ``known`` is None, no group is left out.
         """
         identities = (
             None if known is None else {name: identity_of(value_to_json(value)) for name, value in known.items()}
@@ -390,7 +390,7 @@ class OpenKernel:
 
         Args:
             number: the index of the variant.
-            loaded: its code, as the device loaded it.
+            loaded: the variant's code, as the device loaded it.
             code: the result of :meth:`packed`.
             device: the device that it runs on, whose facts are put into the grid.
 

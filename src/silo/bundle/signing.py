@@ -86,7 +86,7 @@ def signature_bytes(name: str, header: bytes, key: SecretKey) -> bytes:
 
 
 def sign_header(path: str | os.PathLike[str], header: bytes, key: SecretKey) -> str:
-    """Writes the signature of the bundle with this header beside it; returns the name of the signature's file.
+    """Writes the signature of a bundle with this header beside the bundle; returns the name of the signature's file.
 
     Raises:
         SignatureError: the file cannot be written.

@@ -176,7 +176,7 @@ def _to_go_on(study_key: StudyKey, context: CallContext, mode: TuneMode) -> str:
 
 
 def _split(advice: Advice | None) -> tuple[Config | None, Config | None]:
-    """Returns two configs: the one that a lock has for this study, and the one that it predicts from other studies.
+    """Returns a lock's config for this study, and the config that the lock predicts from its other studies.
 
     At least one of the two is None.
     """

@@ -68,7 +68,7 @@ def rich_console(*, stderr: bool = False) -> Console | None:
 def _width() -> int:
     """Returns the width of output: COLUMNS, else the terminal's.
 
-    Without either it is large, so that logs are not wrapped.
+    Without COLUMNS and a terminal the width is large, so that logs are not wrapped.
     """
     import shutil  # noqa: PLC0415  # completion does without
 

@@ -189,7 +189,7 @@ PLACES = "A Python file with kernels, a module by its dotted name (pkg.kernels),
 
 
 def target_named(value: str | None) -> str | None:
-    """Returns a target's name unchanged. A usage error if it is not a valid target."""
+    """Returns a target's name unchanged. Raises ``click.BadParameter`` if it does not name a valid target."""
     if value is not None:
         from silo.core.device import Target  # noqa: PLC0415  # after the options are read
         from silo.errors import TargetError  # noqa: PLC0415

@@ -1,9 +1,9 @@
 """``silo run``: runs the cases of a Python file or a bundle on a device and checks them, in separate processes.
 
 One process runs all cases and writes a line of JSON to a pipe when a case begins and when it is over. If the process
-crashes, the case that was running is run again in a process of its own. It may be innocent: code that wrote to wrong
-memory may crash later, during another case. If the case does not crash alone, the cases before it are run alone, the
-latest first, until one crashes.
+crashes, the case that was running is run again in a process of its own. That case may be innocent: code that wrote to
+wrong memory may crash later, during another case. If the case does not crash alone, the cases before it are run alone,
+the latest first, until one crashes.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Begun:
 
 @dataclass(slots=True)
 class Attempt:
-    """The result of one process: its rows by case number, the case that was running at its end, and its exit."""
+    """The result of one process: its rows by case number, the case that was running at its end, and how it ended."""
 
     rows: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
     in_flight: Begun | None = None

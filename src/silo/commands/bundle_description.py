@@ -100,7 +100,7 @@ class CaseRow:
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """A row about one form of a plan: its launches in order, its arguments, and the calls that it serves."""
+    """A row about one form of a plan: the calls that the form serves, its arguments, and its launches in order."""
 
     plan: str
     form: int

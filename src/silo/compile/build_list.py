@@ -76,8 +76,9 @@ def first_of(
 ) -> tuple[Config, ...]:
     """Returns at most ``limit`` of the configs, beginning with the first of ``ordered``.
 
-    If not all fit, the neighbours of the first config come next, because it may be nearly right. Then come configs from
-    all over the space, in an order unrelated to the space's own, as neighbouring configs of the space are alike.
+    If not all fit, the neighbours of the first config come next, because the first may be nearly right. Then come
+    configs from all over the space, in an order unrelated to the space's own, as neighbouring configs of the space are
+    alike.
     """
     if limit is None or len(ordered) <= limit:
         return tuple(ordered)
@@ -307,7 +308,7 @@ class _Chooser:
 
 @dataclass(slots=True)
 class _Entry:
-    """The entry of a variant while the plan is made: its config's origin, the reasons, the cases it serves."""
+    """The entry of a variant while the plan is made: its config's decision source, its reasons, and its cases."""
 
     origin: Origin
     reasons: list[str] = field(default_factory=list[str])

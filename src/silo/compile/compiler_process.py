@@ -42,7 +42,7 @@ def compiler_process(
     stdout: IO[bytes] | int = subprocess.DEVNULL,
     cwd: str | Path | None = None,
 ) -> Generator[subprocess.Popen[bytes]]:
-    """Starts a compiler with its messages in a pipe. At the end of the block it and all that it started are killed.
+    """Starts a compiler, whose messages go to a pipe; kills it and all its child processes at the end of the block.
 
     In a child that was forked within the block, the end of the block does nothing: the compiler belongs to the parent.
 
@@ -115,7 +115,7 @@ def memory_note(log: str) -> str:
 def end_group_with_this_process() -> None:
     """Makes this process's group end when this process ends. Call it once, in the leader of the group.
 
-    It also ends compilers that other code starts, for example Triton.
+    The group also includes compilers that other code starts, for example Triton.
     """
     reading, writing = os.pipe()
     try:

@@ -1,7 +1,7 @@
 """A compile worker: ``python -m silo.compile.worker``. Only :mod:`silo.compile.pool` starts it.
 
 Reads jobs from standard input and writes outcomes to its original standard output; whatever a compiler prints goes to
-standard error. It never outlives the process that started it.
+standard error. The worker never outlives the process that started it.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ class WorkerProcess:
     The worker leads a process group of its own, so that Ctrl-C in a terminal does not reach it and so that the
     compilers it starts end with it.
 
-    It belongs to the process that started it. In a child made by fork it counts as dead: the child neither sends it
-    requests, because the parent would get or miss the answers, nor ends it.
+    The worker belongs to the process that started it. In a child made by fork the worker counts as dead. The child does
+    not send it requests, because parent and child could get each other's answers, and does not end it.
     """
 
     def __init__(
@@ -170,7 +170,10 @@ class WorkerProcess:
         return "\n".join(line[:300] for line in complaints[:10])
 
     def kill(self) -> None:
-        """Kills the worker and everything it started, at once. Its group exists until the worker was waited for."""
+        """Kills the worker and all processes of its group at once.
+
+        The group's number is not reused until the worker was waited for, so no other group is killed.
+        """
         if self._process.returncode is None and not self._inherited:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)

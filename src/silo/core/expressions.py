@@ -224,7 +224,7 @@ Node: TypeAlias = Const | Leaf | Op
 
 @frozen
 class Bindings:
-    """The values of leaves: each member maps a name to its value at this call.
+    """The values of an expression's leaves at one call: each member maps names to values.
 
     ``strides`` are in elements, ``itemsizes`` in bytes.
     """

@@ -321,7 +321,7 @@ class Device(Protocol):
 
     @property
     def memory(self) -> Memory:
-        """The memory that the device's code reads and writes. With the kernel's kind, it decides where a call runs."""
+        """The memory that the device's code reads and writes. It and the kernel's kind decide where a call runs."""
         ...
 
     @property
@@ -379,7 +379,7 @@ class LibraryCall(Protocol):
     def __call__(self, arguments: tuple[object, ...], grid: tuple[int, int, int], stream: object, /) -> object:
         """Runs or enqueues the code; results are written through the arguments.
 
-        Its return value is the launch's: None, or arrays that it made because the call omits them.
+        Returns the return value of the launch: None, or the arrays that the code made because the call omits them.
 
         ``arguments`` are the caller's own objects in the order of the kernel's parameters: the given value, else the
         default, else the config's value. ``stream`` is the caller's own object too; None means the library's current
@@ -406,10 +406,10 @@ class Searcher(Protocol):
     """Chooses which configs to try next. Its state is plain JSON; a run is resumed by replaying observations."""
 
     def suggest(self, count: int) -> Sequence[Config]:
-        """Returns up to ``count`` configs that it has not suggested before.
+        """Returns up to ``count`` configs that this searcher has not suggested before.
 
-        It may be called before earlier suggestions were observed, and returns fewer configs, or none, if it needs their
-        outcomes first. An empty list although every suggestion was observed ends the search.
+        This method may be called before earlier suggestions were observed; it returns fewer configs, or none, if it
+        needs their outcomes first. If it returns none although every suggestion was observed, the search ends.
         """
         ...
 

@@ -68,7 +68,9 @@ class Variant(Persisted):
         }
 
     def artifact_key(self, compiler_identity: str) -> str:
-        """Returns the key of its artifact in a store (schema ``artifact-key/1``; ``/2`` if it has a look-alike).
+        """Returns the key of this variant's artifact in a store.
+
+        The key's schema is ``artifact-key/1``, or ``artifact-key/2`` for a variant that has a look-alike.
 
         Under schema ``/1`` V=1 and V=True have one key, so a store may hold the code of one under the key of the other.
         The outcomes of compile jobs need no second schema: a job's key is made from the text that is compiled.
@@ -137,8 +139,8 @@ class Compiled:
 class CacheFiles:
     """The files that a framework's own compile would write to its cache, in the same order.
 
-    ``files`` holds each file's name ending and its content. If it is empty, ``reason`` says why the framework has to
-    compile the job itself.
+    ``files`` holds each file's name ending and its content. If ``files`` is empty, ``reason`` is why the framework
+    has to compile the job itself.
     """
 
     files: tuple[tuple[str, bytes], ...]

@@ -119,7 +119,7 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
 
     Args:
         code: the kernel.
-        memory: copies of its arrays.
+        memory: copies of the arrays.
         arguments: the caller's objects by name.
         limits: how much to examine.
         notes: gets a line for each aspect that is not examined.
@@ -431,11 +431,11 @@ def checked_runs(
 
     Args:
         build: compiles the kernel with :data:`CHECKED_FLAGS` and the flags that it is given.
-        launch: its launch info; its layout has only arrays and scalars.
-        effects: its effect through each parameter of the layout.
-        file: the name of its text in messages.
+        launch: the kernel's launch info, whose layout has only arrays and scalars.
+        effects: the kernel's effect through each parameter of the layout.
+        file: the name of the kernel's text in messages.
         library: prefixes of the names of files that are not the user's.
-        words: the terms of its kind for messages.
+        words: the terms of the kernel's kind for messages.
 
     Raises:
         CompileError: clang refuses the text.

@@ -228,8 +228,8 @@ def precompiled_header(
 ) -> Path | None:
     """Returns the path of ``header`` precompiled with these flags; compiles it if it is not stored yet.
 
-    None if it cannot be stored, which is logged once. The kernel's text includes the header anyway, so it still
-    compiles.
+    Returns None if the precompiled header cannot be stored, which is logged once. The kernel's text includes the header
+    itself too, so the text still compiles.
 
     Args:
         clang: the compiler.

@@ -1,7 +1,7 @@
 """Maps addresses in an object to lines of the text, by the line table (DWARF 4) that clang writes.
 
-This is a parser of its own, because a compiler may be installed without a tool such as addr2line. It reads only objects
-that this process had compiled.
+Silo has its own parser, because a compiler may be installed without a tool such as addr2line. The parser reads only
+objects that this process had compiled.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class LineTable:
         self._classes = [self._class(row, users) for row in self.rows]
 
     def place(self, offset: int) -> tuple[str, int]:
-        """Returns file and line of the code at ``offset``; inlined library code counts as the user's line before it.
+        """Returns file and line of the code at ``offset``, or ``("", 0)`` for code without a line.
 
-        Returns ``("", 0)`` for code without a line.
+        For inlined library code, this is the last line of the user's text before it.
         """
         at = bisect_right(self._starts, offset) - 1
         if at < 0 or offset >= self.rows[at].end:

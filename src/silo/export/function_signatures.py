@@ -334,7 +334,7 @@ def _taken(
 def _one_block(name: str, variants: Sequence[Variant]) -> tuple[int, ...]:
     """Returns the block shape of a descriptor if a caller may omit it, else ().
 
-    It may be omitted if all code has the same block shape, or if the config sets it regardless of the caller's.
+    A caller may omit the block shape if all code has the same, or if the config sets it whatever the caller passes.
     """
     blocks = {
         block for variant in variants if isinstance(block := variant.specialization.constant_values.get(name), tuple)

@@ -151,7 +151,7 @@ def load_entry(module: CpuModule, launch: LaunchInfo, name: str) -> LoadedKernel
 
 
 def devices() -> Sequence[CpuDevice]:
-    """Returns the CPU of this machine. Raises ``TargetError`` if it is below every level that Silo compiles for."""
+    """Returns the CPU of this machine. Raises ``TargetError`` if the CPU is below every level of Silo."""
     level = cpu_level()
     target = _missing_level() if level is None else Target("cpu", level)
     vendor, name = _maker_and_model()

@@ -128,7 +128,7 @@ def gather_facts() -> CpuFacts:
 
 
 def host_target() -> Target:
-    """Returns the target that ``cpu`` means on this machine. Raises TargetError if it is below every level."""
+    """Returns the target that ``cpu`` means on this machine. Raises TargetError if the CPU is below every level."""
     facts = gather_facts()
     name = highest_level(facts)
     if name is None:
