@@ -23,8 +23,8 @@ def seldom_collected() -> Generator[None]:
     """Runs the garbage collector rarely within the block. It still runs, because a module may make large cycles.
 
     Blocks may be nested and may run in several threads at once: the last block to end restores the thresholds that the
-    first one found. If the program changes the thresholds meanwhile, its thresholds stay. If it
-    already collects as rarely, or never, the thresholds are not changed.
+    first one found. If the program changes the thresholds meanwhile, its thresholds stay. If it already collects as
+    rarely, or never, the thresholds are not changed.
 
     >>> import gc
     >>> before = gc.get_threshold()

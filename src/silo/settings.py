@@ -89,8 +89,8 @@ def available_cpus() -> int:
 def quota_threads(root: str = "") -> int | None:
     """Returns the number of threads that the CPU quotas of this process's control groups (v1 or v2) allow, at least 1.
 
-    None without a quota. ``root`` is put before each path. ``native/core/cpu_quota.c`` computes the same number for
-    programs without Python.
+    Returns None without a quota. ``root`` is put before each path. ``native/core/cpu_quota.c`` computes the same number
+    for programs without Python.
     """
     quotas: list[int] = []
     for line in _lines(f"{root}/proc/self/cgroup"):  # a line is "0::/group" (v2) or "4:cpu,cpuacct:/group" (v1)

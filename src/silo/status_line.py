@@ -160,7 +160,7 @@ def _is_wanted() -> bool:
 def _is_logged() -> bool:
     """Whether the logger ``silo`` takes records of level info.
 
-    False if ``logging`` was not imported, because then nobody configured it.
+    Returns False if ``logging`` was not imported, because then nobody configured it.
     """
     logging = sys.modules.get("logging")
     return logging is not None and logging.getLogger("silo").isEnabledFor(logging.INFO)

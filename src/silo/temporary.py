@@ -88,7 +88,10 @@ def _sweep(parent: Path) -> None:
 
 
 def _own(parent: Path, prefixes: tuple[str, ...], *, folders: bool) -> Iterator[tuple[str, float]]:
-    """Yields this user's files or folders with one of these prefixes: path and time of change, up to a limit."""
+    """Yields path and time of change of this user's files or folders with one of these prefixes.
+
+    At most ``_MOST_LOOKED_AT`` names are read.
+    """
     try:
         with os.scandir(parent) as entries:
             for count, entry in enumerate(entries):

@@ -479,7 +479,7 @@ def variant_calls(one: BundleVariant, calls: str) -> JSON:
 def host_cases(kernel: BundleKernel, codes: Iterable[HostCode]) -> HostCases | None:
     """Returns the value that a user consents to so that ``codes``, all native code of a kernel, run on its cases.
 
-    None if the kernel has no cases or no native code.
+    Returns None if the kernel has no cases or no native code.
     """
     from silo.core.consent import HostCases  # noqa: PLC0415  # launches do not run cases
 

@@ -166,7 +166,7 @@ _SHA256: Final = hashlib.sha256(b"").hexdigest()
 
 
 def encode_variant(variant: Variant) -> bytes:
-    """Returns a bundle file with only the kernel ``KERNEL``, which has the variant's parameters, and the variant.
+    """Returns a bundle file that holds only this variant, of a kernel with the name ``KERNEL`` and its parameters.
 
     The variant's blob is empty. Its target is replaced by ``TARGET``, because the original target may belong to a
     plug-in's device; the file is never used on a device.

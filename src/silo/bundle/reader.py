@@ -392,7 +392,7 @@ class OpenKernel:
             number: the index of the variant.
             loaded: the variant's code, as the device loaded it.
             code: the result of :meth:`packed`.
-            device: the device that it runs on, whose facts are put into the grid.
+            device: the device that the variant runs on; the grid may read its facts.
 
         Raises:
             BundleFormatError: the variant has other parameters than the kernel.

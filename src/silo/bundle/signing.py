@@ -45,7 +45,7 @@ def signature_paths(path: str | os.PathLike[str]) -> tuple[str, ...]:
 def read_signature(path: str | os.PathLike[str]) -> bytes | Rejected | None:
     """Returns the bytes of a bundle's signature, not verified yet; or the reason why they cannot be read.
 
-    None without a signature.
+    Returns None without a signature.
     """
     for name in signature_paths(path):
         try:

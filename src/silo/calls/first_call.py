@@ -206,7 +206,7 @@ class LiveSearch:
     def _shortlist(self, space: SearchSpace) -> Shortlist | None:
         """Returns the shortlist predicted from measurements of other sizes.
 
-        None without a model for this study, or if ``space`` lacks a config of the shortlist.
+        Returns None without a model for this study, or if ``space`` lacks a config of the shortlist.
         """
         generalization = self.study_key.generalization(self.context.specialization, self.context.reach)
         if generalization is None:

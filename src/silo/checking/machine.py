@@ -277,7 +277,8 @@ def _runs(launch: CheckedLaunch[Schedule, Fault, About, Results]) -> CheckFindin
         if first is not None and not (ran.comparable or ran.doubts or launch.unseen):
             continue
         last = launch.results()
-        # A doubt names an operation, which differing results do not. So a doubt is reported first if both exist.
+        # A doubt names an operation; a difference between results does not. So if a run has both, the doubt is
+        # reported.
         differs = launch.difference(first) if first is not None and ran.comparable else None
         finding = _weighed(launch, schedule, ran.doubts, last)
         if finding is None and differs is not None:

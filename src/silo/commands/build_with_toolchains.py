@@ -125,9 +125,9 @@ class Environment:
 def find_environment(name: ToolchainName, *, download: bool, report: Callable[[str], None]) -> Environment:
     """Returns the environment for the name of a toolchain.
 
-    A package is taken from this environment if it has that version, else from the folder where an earlier build
-    unpacked it, else from a package index by pip, but only with ``download``. ``report`` is called with a line before
-    anything is downloaded.
+    A package is taken from this environment if that version is installed in it, else from the folder where an earlier
+    build unpacked the package, else from a package index by pip, but only with ``download``. ``report`` is called with
+    a line before anything is downloaded.
 
     Raises:
         ToolchainError: other users can write to the folder, or it has no Python; or the package is not here and must

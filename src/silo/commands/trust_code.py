@@ -158,8 +158,8 @@ def untrust(names: Sequence[str]) -> int:
     """Withdraws consent: to the code of a bundle, to the code with a sha256 (or 12 digits of it), or to a remote store.
 
     Returns the number of pieces of code; a bundle that a trusted key signed counts as 1. Code that was built here
-    counts too: afterwards it is compiled again or needs consent. If a bundle was named, its
-    signature does not count as consent afterwards.
+    counts too: afterwards it is compiled again or needs consent. If a bundle was
+    named, its signature does not count as consent afterwards.
 
     Raises:
         BundleError: a file cannot be read.

@@ -284,7 +284,7 @@ class _Chooser:
         return [(ordered[0], origin, f"{origin.phrase}: no {self.target} is here to measure on"), *packed]
 
     def _ordered(self, case: BuildCase) -> tuple[Sequence[Config], Origin]:
-        """Returns the case's configs, best guess first, and the source of that guess.
+        """Returns the case's configs, best guess first, and the decision source of that guess.
 
         Raises ``SpaceError`` without a valid config.
         """

@@ -317,9 +317,10 @@ def _allow_longer(limit_s: float, entry: _Entry) -> str:
 
 
 def learned_limit(seconds: Iterable[float], limit_s: float) -> float:
-    """Returns the seconds that the next job may take.
+    """Returns the seconds that the next job may take, from the seconds that earlier jobs took.
 
-    Four times the 90th percentile of ``seconds``, at least 30 and at most ``limit_s``.
+    The limit is four times the 90th percentile of ``seconds``, at least 30 and at most ``limit_s``. It is ``limit_s``
+    if fewer than 8 jobs are known.
 
     >>> learned_limit([1.0] * 20, 600.0), learned_limit([20.0] * 20, 600.0), learned_limit([1.0] * 3, 600.0)
     (30.0, 80.0, 600.0)

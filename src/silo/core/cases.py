@@ -396,8 +396,8 @@ class Case:
         """Returns the arrays that a launch must not change, by argument.
 
         These are the arrays made with values that neither the case nor the kernel declares as written. ``declared`` are
-        the arguments that the kernel's own declaration names as written. Empty for a case that neither expects nor
-        changes any array: such a case is for tuning alone.
+        the arguments that the kernel's own declaration names as written. The result is empty for a case that neither
+        expects nor changes any array: such a case is for tuning alone.
         """
         bound = {
             name: argument.handle if isinstance(argument, DescriptorHandle) else argument
@@ -419,7 +419,8 @@ class Case:
     def declared_changes(self, names: Sequence[str], declared: Collection[str]) -> tuple[str, ...]:
         """Returns the arguments whose arrays have values and are changed by the kernel without an expected result.
 
-        The case or ``declared`` names them as changed. Empty for a case that neither expects nor changes any array.
+        The case or ``declared`` names them as changed. The result is empty for a case that neither expects nor changes
+        any array.
         """
         if not self.expected and not self.changes:
             return ()

@@ -62,7 +62,7 @@ class TupleShape:
         return _class_of(self.kind, self.fields)(*values) if self.fields else tuple(values)
 
     def to_json(self) -> JSON:
-        """Returns the canonical form, which is part of a kernel's fingerprint."""
+        """Returns the canonical JSON form, which is part of a kernel's fingerprint."""
         return [self.kind, list(self.fields), [item and item.to_json() for item in self.items]]
 
 

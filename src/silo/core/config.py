@@ -57,7 +57,7 @@ class Config(Persisted):
         return self._order_key
 
     def to_json(self) -> JSON:
-        """Returns the canonical form."""
+        """Returns the canonical JSON form."""
         options, values = self._json
         return {"options": dict(options), "values": dict(values)}
 
@@ -108,7 +108,7 @@ class ConfigSet:
 
     @property
     def grouped(self) -> None:
-        """None: the space is a list, without groups."""
+        """Always None, because the space is a list without groups."""
 
     def configs(self, arguments: Mapping[str, Value] | None = None) -> tuple[Config, ...]:  # noqa: ARG002  # no constraint
         """The listed configs: no constraint depends on the call's ``arguments``."""

@@ -63,7 +63,7 @@ _PHRASES = {
 
 
 def default_origin(configs: int, *, ruled: bool) -> Origin:
-    """Returns the source of the first of ``configs`` configs if no config was measured.
+    """Returns the decision source of the first of ``configs`` configs if no config was measured.
 
     ``ruled`` is True if a heuristic made or ordered the configs.
 

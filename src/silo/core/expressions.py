@@ -432,7 +432,7 @@ _AXES = {"extent": Extent, "stride": Stride}
 
 
 def to_json(node: Node) -> JSON:
-    """Returns the canonical form: an integer, ``{"argument": name}`` and the like, or ``[kind, operand, ...]``."""
+    """Returns the canonical JSON form: an integer, ``{"argument": name}`` and the like, or ``[kind, operand, ...]``."""
     match node:
         case Const(value):
             return value

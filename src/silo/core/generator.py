@@ -243,9 +243,9 @@ def generate(
 
 @lru_cache(256)  # one entry for each expected array of a case, for each target
 def sample_indices(seed: int, count: int, total: int) -> tuple[int, ...]:
-    """Returns at most ``count`` different element numbers below ``total``, in order, with the first and the last.
+    """Returns at most ``count`` different element numbers below ``total``, ascending; 0 and ``total - 1`` are included.
 
-    Returns all element numbers if ``total`` is small enough.
+    Returns all element numbers if ``total`` is at most ``count``.
     """
     if total <= count:
         return tuple(range(total))

@@ -222,7 +222,7 @@ class GroupedSpace:
         return bound(self.constraints, dict(self.arguments))
 
     def to_json(self) -> JSON:
-        """Returns the canonical form, which is part of the keys of searches."""
+        """Returns the canonical JSON form, which is part of the keys of searches."""
         return {
             "base": self.base.to_json(),
             "groups": [[choice.to_json() for choice in choices] for choices in self.groups],

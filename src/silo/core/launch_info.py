@@ -190,7 +190,7 @@ class LayoutSlot:
         return -(-(self.offsets[-1] + ABI_BYTES[self.leaves[-1].type]) // align) * align
 
     def to_json(self) -> JSON:
-        """Returns the canonical form: ``[name, type]``, then ``part`` or a struct's leaves if there are any."""
+        """Returns the canonical JSON form: ``[name, type]``, then ``part`` or a struct's leaves if there are any."""
         if self.leaves:
             return [self.name, self.type.value, [leaf.to_json() for leaf in self.leaves]]
         return [self.name, self.type.value, self.part] if self.part else [self.name, self.type.value]

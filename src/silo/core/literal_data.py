@@ -72,7 +72,7 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """An expression over an element's indices, the first of which is ``i0``; a float dtype converts its value."""
+    """An expression over an element's indices ``i0``, ``i1``, ...; in a float array its value is converted to float."""
 
     node: Node
 

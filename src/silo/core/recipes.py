@@ -497,7 +497,7 @@ class CaseRecipe(Persisted):
     def unchanged(self) -> dict[str, ArrayRecipe]:
         """Returns the arrays that a launch must not change, by argument.
 
-        Empty if the case expects and changes nothing.
+        Returns an empty mapping if the case expects and changes nothing.
         """
         if not self.expected and not self.changes:
             return {}

@@ -190,7 +190,7 @@ class Space:
 
     @property
     def grouped(self) -> None:
-        """None: the space is a list, without groups."""
+        """Always None, because the space is a list without groups."""
 
     def __contains__(self, config: object) -> bool:
         return isinstance(config, Config) and self._lattice.index(config) is not None

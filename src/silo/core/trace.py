@@ -353,7 +353,7 @@ class Copier:
 def _origin(value: object) -> tuple[str, str]:
     """Returns the library of a function and its name there; also for a function that an object of the library wraps.
 
-    ("", "") for any other value.
+    Returns ("", "") for any other value.
     """
     library = _root(getattr(value, "__module__", None))
     if not _meanings(library):

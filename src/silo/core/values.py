@@ -287,7 +287,7 @@ def identity_of(value: object) -> object:
 def has_look_alike(value: object) -> bool:
     """Whether another common constexpr value compares equal in Python but has a different canonical form.
 
-    True for bools, floats, the integers 0 and 1, and tuples that contain one of them.
+    Returns True for bools, floats, the integers 0 and 1, and tuples that contain one of them.
 
     >>> has_look_alike(1), has_look_alike(64), has_look_alike((64, 1.5)), has_look_alike("relu")
     (True, False, True, False)

@@ -318,7 +318,10 @@ class FaultReporter:
     # ---- faults found by the runtime
 
     def _fault(self, fault: ThreadFault) -> CheckFinding:
-        """Returns the finding for a runtime fault's text: a place, a description, and the thread in brackets."""
+        """Returns the finding for a fault of the runtime.
+
+        The text of the fault is a place, a description, and the thread in brackets.
+        """
         text = self.check.text.decode(errors="replace")
         location, separator, description = text.partition(": ")
         if not separator:

@@ -226,7 +226,7 @@ class _Program:
             yield text
 
     def rows(self) -> Iterator[Row]:
-        """Yields each row of the table that is not empty."""
+        """Yields the rows of the table, without rows that cover no code."""
         address, line, file = 0, 1, 1
         before: tuple[int, int, int] | None = None
         for done, address, file, line in self._states():
