@@ -56,7 +56,7 @@ class CallContext:
         return self.searched.listed
 
     def candidates_on(self, target: Target, facts: Mapping[str, int]) -> tuple[Config, ...]:
-        """Returns the candidates on another target. ``facts`` describe its device; empty if none is here."""
+        """Returns the candidates on another target. ``facts`` are of a device of ``target``; {} if none is here."""
         if self.rule is None:
             return self.candidates
         return self.rule.space(target, facts, self.values).for_call(self.integers, self.given).listed

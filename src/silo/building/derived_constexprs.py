@@ -134,5 +134,5 @@ class _BeforeConfig(dict[str, object]):
         raise KeyError(name)
 
     def get(self, name: str, default: object = None) -> object:
-        """Like ``[]`` for names that configs set: raises, because a default must not replace a config's value."""
+        """Returns a value or the default. Raises SpaceError for a name that configs set: no default may replace it."""
         return self[name] if name in self or name in self._config_names else default

@@ -246,7 +246,7 @@ def bound_launcher(
 class FollowsSource:
     """Handles the misses of one launcher: the calls for which it has no code yet.
 
-    If the source of the kernel has changed, it empties the launcher.
+    If the source of the kernel has changed, it first removes all code from the launcher.
 
     The source is read at the first miss. From then on, each call compares the values of all places that the source was
     read from (globals, cells of closures, attributes) with the values at that time; a launcher whose source reads no

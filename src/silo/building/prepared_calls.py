@@ -193,7 +193,7 @@ class ZeroingLauncher:
 def set_to_zero(
     kernel: DeclaredKernel, names: tuple[str, ...], args: tuple[object, ...], kwargs: Mapping[str, object]
 ) -> None:
-    """Sets these arguments of a call to zero, in the current stream of their library.
+    """Sets these arguments of a call to zero, in the current stream of the library that made the arrays.
 
     Raises:
         ArgumentError: an argument cannot be filled, or the call names another stream.

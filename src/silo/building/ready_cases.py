@@ -316,7 +316,7 @@ def _compared_before(seen: Any, before: NDArray[Any]) -> CheckResult:  # noqa: A
 
 
 def _line_of(error: Exception, function: Callable[..., object]) -> str:
-    """Returns text that names the last line of the function's file that was running."""
+    """Returns text that names the line of the function's file that was running when ``error`` was raised."""
     code = getattr(function, "__code__", None)
     file = code.co_filename if code else ""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]

@@ -248,7 +248,7 @@ def _apart(bundle: Bundle, contents: BundleContents, first: int = 0) -> list[_Ke
 def _cut(kernel: _Kernel, here: AbstractSet[str], *, first: bool) -> _Kernel | None:
     """Returns a slice's part of a kernel, None if it is empty. ``here`` are the targets of the slice.
 
-    With ``first`` the slice also gets the kernels without any code.
+    With ``first`` the slice also gets the kernel if it has no code at all.
     """
     own = list(dict.fromkeys(_target_of(item) for _, item in kernel.variants))
     if not (any(target in here for target in own) or (first and not own)):

@@ -215,8 +215,8 @@ class BundleRules:
 
     ``space`` is the number of configs that were chosen from, 0 if unknown. If code is made for certain extents, the
     rules are only for these ``extents``. ``compilers`` are the compilers whose code is chosen, if the bundle has code
-    by several: one for each rule, one for the fallback, and one for each step of the decision list. If it is empty, the
-    first variant with the config is chosen, whatever compiled it.
+    by several: one for each rule, one for the fallback, and one for each step of the decision list. If ``compilers`` is
+    empty, the first variant with the config is chosen, whatever compiled it.
     """
 
     target: Target = field(form=Row("targets"))
@@ -257,7 +257,7 @@ class BundleRules:
 
 @frozen
 class Coverage:
-    """How many configs of a space are packed for one target, typed signature and, if code depends on them, extents."""
+    """The number of configs that are packed for one target, typed signature and, if they decide the code, extents."""
 
     target: Target
     signature: Signature

@@ -1,1 +1,1 @@
-"""Finds a config and its code for a call that the launcher cannot serve yet. Independent of the command line."""
+"""Finds a config and its code for a call that the launcher cannot serve yet. Does not depend on the command line."""

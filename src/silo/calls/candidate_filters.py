@@ -158,7 +158,7 @@ def is_deterministic(kernel: DeclaredKernel) -> bool:
 
 
 def only_reason(context: CallContext) -> str:
-    """Returns why a call has only one candidate. For calls with one candidate only."""
+    """Returns why a call has only one candidate. Call it only if there is one."""
     return deterministic_remark(context) or _plain_reason(context)
 
 

@@ -252,7 +252,7 @@ def most_promising(
 def programs_of(
     kernel: DeclaredKernel, context: CallContext, variant_of: Callable[[Config], Variant]
 ) -> Callable[[Config], int | None]:
-    """Returns a function that counts the programs of a call with a config; None if the config's grid fails."""
+    """Returns a function from a config to the number of programs of the call; it returns None if the grid fails."""
 
     def counted(config: Config) -> int | None:
         try:

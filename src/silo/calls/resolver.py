@@ -485,7 +485,7 @@ class Resolver:
         )
 
     def with_grid(self, context: CallContext, config: Config, specialization: Specialization) -> Specialization:
-        """Adds the call's grid with this config to the specialization, if the grid decides the code."""
+        """Returns the specialization, with the call's grid for this config if the grid decides the code."""
         extents = self._kernel.source.extents
         if extents is None or not extents.grid:
             return specialization

@@ -97,7 +97,7 @@ def capital(text: str) -> str:
 
 
 def nearest(allocations: Sequence[Allocation], address: int) -> Allocation:
-    """Returns the allocation that contains an address, or else the one closest to it; the first of several."""
+    """Returns the allocation that contains an address, or else the closest one (of several, the first)."""
 
     def rank(one: Allocation) -> tuple[bool, int]:
         return not one.low <= address < one.high, max(one.low - address, address - one.high)

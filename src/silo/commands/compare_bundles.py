@@ -258,9 +258,9 @@ def failures(found: BundleComparison, slower: float | None, numbers: str | None)
     """Returns why a gate refuses the new bundle, in sentences; empty if it passes.
 
     ``slower`` is the fraction by which a case may be slower: a case fails if it is certainly slower by more than half
-    of that. ``numbers`` is ``tolerance`` (a case fails if its results are outside its tolerance, or if it expects
-    nothing and the results differ) or ``bits`` (a case fails if any bit differs). A case that failed to run, or that
-    was removed, fails both.
+    of this fraction. ``numbers`` is ``tolerance`` (a case fails if its results are outside its tolerance, or if it
+    expects nothing and the results differ) or ``bits`` (a case fails if any bit differs). A case that failed to run, or
+    that was removed, fails both.
     """
     refused: list[str] = []
     for case in found.cases:

@@ -70,7 +70,7 @@ class LaunchChecks:
         self._wanted = {
             (report.kernels[suspect.launch.kernel].name, suspect.launch.grid) for suspect in suspects_of(report)
         }
-        # by the id of a binding's tag, which is kept so that the id is not reused
+        # by the id of a binding's tag; the tag is kept in the value, so that no other object gets the id
         self._kernels: dict[int, tuple[object, CrashKernel]] = {}
         self._number = 0
         self._told: set[str] = set()

@@ -116,7 +116,7 @@ class _Rows:
         return self._count > 0
 
     def add(self, kernel: str, case: str, run: Callable[[], CaseOutcome]) -> None:
-        """Runs a case if it is selected; ``run`` keeps no reference to its arrays."""
+        """Runs a case if it is selected; ``run`` keeps no reference to the case's arrays."""
         number = self._count
         self._count += 1
         if not self._watch.wants(number):

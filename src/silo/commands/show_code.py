@@ -96,7 +96,9 @@ _PAGE_FORMS = tuple(form for form in CODE_FORMS if form not in ("llvm", "asm"))
 
 
 def forms_of_kernel(kernel: Kernel, case: str, target: Target, config: Config) -> tuple[tuple[str, str], ...]:
-    """Returns the forms of the code of one config for the types of a case, by name. Compiles it if the store lacks it.
+    """Returns the forms of the code of one config for the types of a case, by name.
+
+    Compiles the code if the store lacks it.
 
     Raises:
         SiloError: the config does not compile, or no compiler for the target is here.
@@ -178,7 +180,7 @@ def _target(asked: _Asked) -> Target:
 
 
 def _example(kind: str) -> str:
-    """Returns an example of a target of a kind, for messages. The CPU's needs no arch."""
+    """Returns an example of a target of a kind, for messages. The example for the CPU has no arch."""
     driver = driver_of(kind)
     return kind if driver.memory.is_host else f"{kind}:{Target(kind, driver.example).device_arch}"
 

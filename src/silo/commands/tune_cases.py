@@ -220,7 +220,7 @@ class TaskRow:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleResult:
-    """The tasks after a run, and why it ended: ``budget`` is spent, or ``done``, since no task promises a gain.
+    """The tasks after a run, and why the run ended: ``budget`` (it is spent) or ``done`` (no task promises a gain).
 
     ``failures`` are the tasks that failed in this run, with the reasons.
     """

@@ -24,7 +24,7 @@ _OWN_FAULT = ("internal compiler error", "PLEASE submit a bug report", "fatal er
 
 
 class InternalCompilerError(CompileError):
-    """The compiler failed by a fault of its own; it may compile the text with other flags."""
+    """The compiler failed by a fault of its own; with other flags, it may compile the text."""
 
 
 @dataclass(frozen=True, slots=True)

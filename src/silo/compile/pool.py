@@ -123,7 +123,7 @@ class WorkerPool:
     def submit(self, job: CompileJob, *, timeout_s: float | None = None, trial: bool = False) -> Future[Compiled]:
         """Queues ``job``. A job that equals an unfinished job shares that job's result and time limit.
 
-        A ``trial`` is one of many configs of a kernel; its time limit is learnt from earlier ones
+        A ``trial`` is one of many configs of a kernel; its time limit is learnt from the kernel's earlier jobs
         (:func:`learned_limit`).
 
         Raises:

@@ -110,7 +110,7 @@ def enumeration(library: ExportedLibrary, function: ExportedFunction, one: Taken
 
 
 def enumerations(library: ExportedLibrary) -> list[tuple[ExportedFunction, Taken]]:
-    """Returns the constants that become enums, once for each kernel: all signatures of a kernel have the same."""
+    """Returns the constants that become enums, once for each kernel, because they are equal in all its signatures."""
     constants: dict[tuple[str, str], tuple[ExportedFunction, Taken]] = {}
     for function in library.functions:
         for parameter in function.parameters:

@@ -213,7 +213,7 @@ def _replace(folder: Path, name: str, data: bytes) -> None:
 
 
 def _prune(folder: Path, path: Path) -> None:
-    """Removes folders above a removed file that became empty."""
+    """Removes the folder ``path`` and its parents below ``folder``, as far as they are empty."""
     while path != folder and not any(path.iterdir()):
         path.rmdir()
         path = path.parent
@@ -397,7 +397,7 @@ def _head(library: ExportedLibrary, size: int, sources: Sequence[CpuSource]) -> 
 
 
 def _for_machines(lines: Sequence[tuple[str, str]]) -> str:
-    """Wraps each line of C in a condition, so that only compilers for its machine see it."""
+    """Wraps each line of C in a condition, so that only compilers for the line's machine see it."""
     parts: list[str] = []
     for machine in dict.fromkeys(machine for machine, _ in lines):
         own = "".join(line for of, line in lines if of == machine)
