@@ -186,7 +186,7 @@ def issue_consent(code: HostCode | PackedHostCode, reason: str) -> Consent:
 
 
 def require_consent(consent: Consent | None, launch: LaunchInfo, blob: bytes, kind: str, name: str) -> None:
-    """Raises TrustError if native code is to be mapped without consent; other kinds need no consent.
+    """Raises TrustError if a blob is native code that lacks consent; blobs of other kinds need none.
 
     Raises:
         TrustError: no consent was given, or it is for other bytes or another launch.

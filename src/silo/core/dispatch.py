@@ -191,8 +191,8 @@ def _bucket(value: int) -> int:
 def distance(left: Bucket, right: Bucket) -> int | None:
     """Returns the distance of two buckets, in sixteenths of an octave, summed over the integers; None: not comparable.
 
-    An octave is a factor of two. To get exact integers, log2 is made piecewise linear between powers of two. 0 is one
-    octave below 1. Values other than integers, and signs, must be equal.
+    An octave is a factor of two. To get exact integers, log2 is replaced by a function that is linear between powers of
+    two. 0 is one octave below 1. Values other than integers, and signs, must be equal.
     """
     if len(left) != len(right):
         return None

@@ -287,7 +287,7 @@ def _truth(node: Node) -> Node:
 
 
 def _rounded_up(node: Node, divisor: int) -> Node | None:
-    """Returns ``x`` if ``node`` is a form of ``x + (divisor - 1)``, else None. The sum could overflow, ``x`` cannot."""
+    """Returns ``x`` if ``node`` is a form of ``x + (divisor - 1)``, else None. The sum may overflow, but not ``x``."""
     match node:
         case Op(OpKind.ADD, (x, Const(value))) | Op(OpKind.ADD, (Const(value), x)) if value == divisor - 1:
             return x

@@ -317,7 +317,7 @@ def kind_of(extents: ArrayExtents) -> ExtentKind:
 
 
 def array_extents_from_json(data: JSON) -> ArrayExtents:
-    """Returns extents or a dynamic layout, whichever the JSON holds; raises ``ValueError`` on anything else."""
+    """Returns extents or a dynamic layout, whichever the JSON holds; raises ``ValueError`` for any other JSON."""
     dynamic = isinstance(data, dict) and "axes" in data
     return DynamicLayout.from_json(data) if dynamic else Extents.from_json(data)
 
@@ -359,7 +359,7 @@ def guard_for_grid(
 
 
 def grid_from_json(data: JSON) -> tuple[int, int, int]:
-    """Returns the three dimensions of a grid; raises ``ValueError`` on anything else."""
+    """Returns the three dimensions of a grid; raises ``ValueError`` for any other JSON."""
     dims = read_integers(read_list(data, "a grid", _AXES), "a grid")  # pyright: ignore[reportArgumentType]  # a list
     if len(dims) != _AXES or any(not 0 <= size < _WORD for size in dims):
         raise malformed("a grid", data)

@@ -439,7 +439,7 @@ def write_members(value: Persisted) -> dict[str, JSON]:
 
 
 def read_members(cls: type[Persisted], data: JSON) -> list[Any]:
-    """Returns the values of the fields of a class, in order, from its JSON; raises ``ValueError`` on anything else."""
+    """Returns the values of a class's fields, in order, from its JSON; raises ``ValueError`` for any other JSON."""
     if not isinstance(data, dict):
         raise malformed(cls.title, data)
     values: list[Any] = []

@@ -128,7 +128,7 @@ OwnData: TypeAlias = Values | Formula
 
 
 def own_from_json(data: JSON) -> OwnData:
-    """Returns the values or the formula that the JSON holds; raises ``ValueError`` on anything else."""
+    """Returns the values or the formula that the JSON holds; raises ``ValueError`` for any other JSON."""
     if isinstance(data, dict) and "formula" in data:
         return Formula(from_json(read_object(data, ("formula",), "own data")["formula"]))
     text = read_text(read_object(data, ("values",), "own data")["values"], "values")

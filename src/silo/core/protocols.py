@@ -175,7 +175,7 @@ class CheckedKernel(Protocol):
         ...
 
     def over(self, arguments: Mapping[str, object], limits: CheckLimits) -> AbstractContextManager[list[str]]:
-        """Checks launches within the block over ``arguments``; yields notes on accesses that were not checked.
+        """Checks the block's launches, which are over ``arguments``; yields notes on accesses that were not checked.
 
         Raises CheckError.
         """

@@ -113,7 +113,7 @@ _SIZES = listed(INTEGER, most=MAX_AXES)
 
 @frozen
 class ArrayRecipe(Persisted):
-    """The recipe of one array. ``strides`` are in elements, None for C order; ``params`` are the fill's, by name.
+    """The recipe of one array. ``strides`` are in elements, None for C order; ``params`` are the fill's parameters.
 
     Values depend on the logical element number (C order), never on the strides. Build with :meth:`of`, which fills in
     defaults; ``CaseError`` names the invalid member.
@@ -207,7 +207,7 @@ class ArrayRecipe(Persisted):
 
     @property
     def bytes_to_make(self) -> int:
-        """The most memory that making the array takes. A formula's elements are Python numbers for a while."""
+        """The most bytes of memory that making the array takes. Elements of a formula are first Python numbers."""
         return max(self.size, self._reach) * (_FORMULA_BYTES if isinstance(self.own, Formula) else self.dtype.itemsize)
 
     @property
@@ -515,7 +515,7 @@ class CaseRecipe(Persisted):
 
     @property
     def bytes_to_make(self) -> int:
-        """The most memory that making the case's arrays takes."""
+        """The most bytes of memory that making the case's arrays takes."""
         arrays = (recipe.array if isinstance(recipe, DescriptorRecipe) else recipe for _, recipe in self.arguments)
         return sum(array.bytes_to_make for array in arrays if isinstance(array, ArrayRecipe))
 
