@@ -1,4 +1,4 @@
-"""Decodes the JSON documents of a bundle. Raises ``BundleFormatError``, with field and offset, for malformed ones."""
+"""Decodes the JSON documents of a bundle. Raises ``BundleFormatError``, with field and offset, for malformed JSON."""
 
 from __future__ import annotations
 

@@ -150,8 +150,8 @@ class Exchange(Generic[About]):
 class Unseen(Generic[About]):
     """A doubt about a value whose uses a run cannot observe: further runs, after all schedules, replace the value.
 
-    If ``own`` is True, the results are compared with the results of a run with the original value; otherwise, with
-    those of a run with the first of ``others``.
+    If ``own`` is True, the results are compared with the results of a run with the original value; otherwise, with the
+    results of a run with the first of ``others``.
     """
 
     doubt: Doubt[About]

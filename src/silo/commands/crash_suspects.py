@@ -107,7 +107,7 @@ def layout_of(kernel: CrashKernel) -> LaunchInfo:
 
 
 def _placed(kernel: CrashKernel, launch: RecordedLaunch) -> Iterator[tuple[AbiType, Argument | None]]:
-    """Yields, for each parameter of the kernel's text, its type and the launch's argument or None."""
+    """Yields, for each parameter of the kernel's text, its type and the launch's argument (None if it is missing)."""
     by_name = {name: argument for (name, _), argument in zip(kernel.parameters, launch.arguments, strict=True)}
     yield from ((slot.type, by_name.get(slot.name)) for slot in layout_of(kernel).layout)
 

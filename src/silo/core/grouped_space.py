@@ -180,9 +180,9 @@ class GroupedSpace:
         return tuple(distinct.values())
 
     def constrained(self, constraints: Sequence[Constraint], key: Sequence[str] = ()) -> GroupedSpace:
-        """Returns the space with further constraints, which may read integer arguments called ``key``.
+        """Returns the space with further constraints, which may read the integer arguments that ``key`` names.
 
-        Raises ``SpaceError``.
+        Raises ``SpaceError`` if a constraint cannot be an expression, or if no config satisfies all constraints.
         """
         names = sorted({name for config in (self.base, *itertools.chain(*self.groups)) for name in config.as_dict()})
         return replace(self, constraints=(*self.constraints, *traced(constraints, names, key)))

@@ -231,7 +231,7 @@ def threads_of_option(name: str) -> int:
 def _own_option(name: str) -> Option | None:
     """Returns the option called ``name`` of a plug-in that Silo does not ship; None if no plug-in has this option.
 
-    Such an option begins with its plug-in's name (``stack_depth``).
+    The name of such an option begins with its plug-in's name (``stack_depth``).
     """
     plugin, separator, _ = name.partition("_")
     # Most names are parameters, for example BLOCK_SIZE. For these no search for plug-ins is needed.

@@ -38,7 +38,7 @@ Constraint: TypeAlias = "Callable[[Any], object] | Node"
 def traced(constraints: Iterable[Constraint], names: Sequence[str], key: Sequence[str]) -> tuple[Node, ...]:
     """Returns the constraints as expressions over config values ``names`` and integer arguments ``key``.
 
-    Raises ``SpaceError``.
+    Raises ``SpaceError`` if a constraint cannot be an expression.
     """
     return tuple(_traced(constraint, names, key) for constraint in constraints)
 
@@ -158,9 +158,9 @@ class Space:
         return cls((), points, traced(constraints, _names((), points), key))
 
     def constrained(self, constraints: Sequence[Constraint], key: Sequence[str] = ()) -> Space:
-        """Returns the space with further constraints, which may read integer arguments called ``key``.
+        """Returns the space with further constraints, which may read the integer arguments that ``key`` names.
 
-        Raises ``SpaceError``.
+        Raises ``SpaceError`` if a constraint cannot be an expression, or if no config satisfies all constraints.
         """
         if not constraints:
             return self
