@@ -75,7 +75,7 @@ def in_child(handler: Callable[[], object]) -> None:
 def waits_for(lock: Mutex) -> Mutex:
     """Makes every fork wait until no other thread holds ``lock``, for at most a second; returns the lock.
 
-    For a lock that is held while a library's native code runs. The library takes locks of its own, which are not
+    Use it for a lock that is held while a library's native code runs. The library takes locks of its own, which are not
     renewed in a child. If a thread forked while another thread runs the library, the child would wait for the library's
     locks for ever. After a second the fork goes on anyway.
     """

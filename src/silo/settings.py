@@ -636,7 +636,7 @@ def encoded_name(name: str) -> object:
 
 @contextmanager
 def override(**changes: object) -> Generator[Settings]:
-    """Replaces settings for every thread until the block ends. For tests and for options of commands."""
+    """Replaces settings for every thread until the block ends. Tests and options of commands use it."""
     global _current  # noqa: PLW0603
     before = settings()
     changed = replace(before, **changes)  # pyright: ignore[reportArgumentType]  # dataclass refuses unknown names
@@ -690,7 +690,7 @@ def program_environment(**changes: str) -> dict[str, str]:
 
 
 def hold_in_environment(variables: Mapping[str, str]) -> None:
-    """Sets environment variables that a library reads when it is loaded. Only for worker processes of Silo."""
+    """Sets environment variables that a library reads when it is loaded. Only worker processes of Silo call it."""
     os.environ.update(variables)
 
 

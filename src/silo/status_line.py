@@ -85,7 +85,7 @@ def working(text: str) -> Generator[Task]:
 def report_progress(task: Task) -> None:
     """Logs the progress of a task if no status line is visible: after :data:`SLOW_S`, at most every ten seconds.
 
-    For long tasks in programs without a terminal whose logger takes records of level info.
+    This is for programs without a terminal whose logger takes records of level info.
     """
     now = time.monotonic()
     if task.seconds < SLOW_S or now - task.logged < _LOGGED_S or _is_wanted() or not _is_logged():

@@ -207,7 +207,10 @@ class ArrayRecipe(Persisted):
 
     @property
     def bytes_to_make(self) -> int:
-        """The most bytes of memory that making the array takes. Elements of a formula are first Python numbers."""
+        """The most bytes of memory that making the array takes.
+
+        They include the Python numbers that a formula's elements are at first.
+        """
         return max(self.size, self._reach) * (_FORMULA_BYTES if isinstance(self.own, Formula) else self.dtype.itemsize)
 
     @property

@@ -268,7 +268,7 @@ class Space:
         )
 
     def _at(self, place: int) -> Config:
-        """Returns the combination of the axes' values with this number in their order."""
+        """Returns the ``place``-th combination of the axes' values, from 0; the last axis varies fastest."""
         members: dict[str, Value] = {}
         for name, values in reversed(self.axes):
             place, at = divmod(place, len(values))
