@@ -227,7 +227,7 @@ class Nvrtc:
             wanted: ``CUBIN``, ``PTX``, or "" for no code.
 
         Raises:
-            CompileError: NVRTC refuses the text, with its messages; or an option.
+            CompileError: NVRTC refuses the text or an option; the error contains NVRTC's messages.
         """
         program = ctypes.c_void_p()
         count = len(text.headers)
@@ -269,7 +269,7 @@ class Nvrtc:
         return room.raw[: size.value]
 
     def flags(self) -> tuple[str, ...]:
-        """Returns :data:`FIXED_FLAGS`. Raises ToolchainError if this release lacks one, as its code would vary."""
+        """Returns the flags of every compile. Raises ToolchainError if this release lacks one it needs."""
         if self.version < (13, 0):
             return _accepted(self)
         return FIXED_FLAGS
@@ -277,7 +277,11 @@ class Nvrtc:
 
 @cache
 def _accepted(library: Nvrtc) -> tuple[str, ...]:
-    """Returns the fixed flags that an older release has. Only ``--no-cache`` may be missing, along with the cache."""
+    """Returns the flags of :data:`FIXED_FLAGS` that an older release accepts.
+
+    Only ``--no-cache`` may be missing, because a release without this flag has no cache. Raises ToolchainError if
+    another flag is missing.
+    """
     text = CudaText("flags.cu", "")
     flags: list[str] = []
     for flag in FIXED_FLAGS:

@@ -38,7 +38,7 @@ def ask_nvrtc(text: CudaText, options: Sequence[str], expressions: Sequence[str]
     """Compiles in a separate process, with the headers and the fixed flags added to ``options``.
 
     Raises:
-        CompileError: NVRTC refuses the text; with its messages.
+        CompileError: NVRTC refuses the text; the error contains NVRTC's messages.
         CompileCrashError: the process ended without an answer.
         CompilerMissingError: NVRTC is not installed.
     """

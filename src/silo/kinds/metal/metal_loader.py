@@ -138,9 +138,9 @@ class MlxCall:
     """Implements :class:`silo.core.protocols.LibraryCall` for arrays of MLX.
 
     MLX does not let kernels write to the caller's memory. For each array that the kernel writes, MLX makes a new array
-    of the same shape and dtype, and the caller's array then takes it over (``out[...] = made``, without a copy). So the
-    kernel must write all of it. Inputs are row-major, as for MLX's own kernels. The call starts MLX's evaluation and
-    does not wait for it.
+    of the same shape and dtype, and the caller's array then takes over the new array (``out[...] = made``, without a
+    copy). So the kernel must write every element. Inputs are row-major, as for MLX's own kernels. The call starts MLX's
+    evaluation and does not wait for it.
     """
 
     def __init__(self, mx: Any, plan: ShaderLayout, body: MlxBody, name: str) -> None:  # noqa: ANN401  # the module

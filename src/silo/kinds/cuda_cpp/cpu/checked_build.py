@@ -34,7 +34,7 @@ WORDS = Words("block", "warp", "shared memory")
 
 @frozen
 class _Code:
-    """A loaded kernel: its checked runs and its launch info."""
+    """A loaded kernel: the functions that run it with checks, and its launch info."""
 
     runs: CheckedRuns
     launch: LaunchInfo

@@ -220,10 +220,11 @@ _ROUND = 16  # in elements: a stride that is a multiple of this keeps every alig
 
 
 def _static(extents: Extents) -> tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[AbiType, str], ...]]:
-    """Returns shape and strides for the code; on an axis of size 1 the stride may be any number.
+    """Returns the shape and strides for the code, and an empty tuple. The stride of an axis of size 1 is replaced.
 
-    On an axis of size 1, the stride is the next one behind all elements. A call's facts have a stride of 1 there, from
-    which the DSL would conclude that the elements of a batch are not aligned.
+    Such a stride is never used, but the DSL infers alignments from it. A call has a stride of 1 there, from which the
+    DSL would conclude that the elements of a batch are not aligned. The new stride is the number of elements that the
+    array spans, rounded up to a multiple of ``_ROUND``.
     """
     assert extents.strides is not None  # a CuTe source is compiled for layouts, which have strides
     pairs = list(zip(extents.shape, extents.strides, strict=True))

@@ -1,4 +1,4 @@
-"""Compiles a job of the emulator to code that checks itself."""
+"""Compiles a job of the emulator to code that checks its own memory accesses."""
 
 from __future__ import annotations
 
