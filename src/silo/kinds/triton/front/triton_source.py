@@ -444,7 +444,7 @@ class TritonSource:
 
 
 def _is_plain(value: Value) -> bool:
-    """Whether hooks receive a value as it is, because Silo's form of it is the same."""
+    """Whether Triton's form of a value is the same as Silo's, so that hooks receive the value unchanged."""
     return value is None or isinstance(value, bool | int | float | str)
 
 

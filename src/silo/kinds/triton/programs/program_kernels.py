@@ -235,7 +235,7 @@ class ProgramKernel:
 
     @property
     def reasons(self) -> dict[str, int]:
-        """The numbers of launches through Triton by reason, without the first launch of each kind."""
+        """The numbers of launches through Triton by reason, without the first launch for each guard code."""
         return dict(self.native.reasons or {})
 
     # ---- called by the guard ----
@@ -419,7 +419,7 @@ def _is_settled(value: object) -> bool:
 class WarmedKernel:
     """Serves the launches of one compiled kernel, which holds this object.
 
-    They are counted as launches of its function.
+    These launches are counted as launches of the kernel's function.
 
     As in Triton, every launch runs this code: alignment, divisibility and constexprs are not compared.
     """

@@ -196,7 +196,7 @@ class LaunchHookPoints:
 
 
 def hook_points_are_loaded() -> bool:
-    """Whether Triton's classes are complete and its modules are set in their packages, while Triton is imported."""
+    """Whether an ``import triton`` that is still running has defined all classes whose methods Silo replaces."""
     jit, autotuner = sys.modules.get(_JIT), sys.modules.get(_AUTOTUNER)
     package, _, name = _COMPILER.rpartition(".")
     compiler = getattr(sys.modules.get(package), name, None)
@@ -531,9 +531,9 @@ def _later() -> Any:  # noqa: ANN401
 
 
 def note_served(function: Any, kernel: Any, filled: Callable[[], None]) -> None:  # noqa: ANN401
-    """Makes a served kernel visible to programs in the function's caches; it is added at the first look-up.
+    """Makes a kernel that Silo launched visible to programs in the function's caches; it is added at the first look-up.
 
-    ``filled`` is called when it is added.
+    ``filled`` is called when the kernel is added.
     """
     caches = caches_of(function)
     if type(caches) is not _Caches:
@@ -572,7 +572,7 @@ class _Caches(defaultdict[Any, Any]):
         cache = super().__getitem__(device)
         served = self._served.pop(device, ())
         for kernel in served:
-            # not a key of Triton's, so that Triton still calls Silo for this call
+            # Triton never looks this key up, so it still calls Silo for this call
             cache[0][f"silo {len(cache[0])}"] = kernel
         if served and self._filled is not None:
             self._filled()

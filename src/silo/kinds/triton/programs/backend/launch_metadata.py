@@ -33,7 +33,7 @@ def read_launch_info(metadata: Any) -> tuple[LaunchInfo, tuple[Effect, ...]]:  #
     """The launch info of a kernel from Triton's cache, and its effect through each parameter.
 
     Raises:
-        CompileError: it was not compiled by this backend.
+        CompileError: the kernel was not compiled by this backend.
     """
     try:
         launch = LaunchInfo.from_json(cast("JSON", getattr(metadata, LAUNCH, None)))

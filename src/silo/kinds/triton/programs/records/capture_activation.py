@@ -41,7 +41,8 @@ def record(
     Returns a function that ends the recording.
 
     At the end of the process, everything is folded into the bundle at ``path``, which is created if necessary. Configs
-    that the lock file or ``others`` have decided are not measured. Values in ``covers`` are compiled too.
+    that the lock file or ``others`` (a further source of decisions) have decided are not measured. Kernels are also
+    compiled for the parameter values that ``covers`` lists.
 
     Raises:
         LockError: the file is not a lock.
@@ -79,10 +80,10 @@ def replay(
 
     Returns a function that ends this.
 
-    ``others`` supply the decisions that the bundle lacks.
+    ``others`` is a further source of decisions, for those that the bundle lacks.
 
     Raises:
-        BundleError: it cannot be read.
+        BundleError: the bundle cannot be read.
         LockError: the file is not a lock.
     """
     replayer = Replayer(open_folded(Path(path)), frozen=frozen, trust=trust, others=others)

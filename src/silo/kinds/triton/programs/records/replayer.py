@@ -63,8 +63,8 @@ class Replayer:
 
     ``frozen``: a missing entry is an error; nothing is compiled or measured.
 
-    ``trust``: native code of the bundle is loaded without further consent. ``others`` supply decisions that the bundle
-    lacks, and receive new decisions of tuners.
+    ``trust``: native code of the bundle is loaded without further consent. ``others``: a further source of decisions
+    for those that the bundle lacks; new decisions of tuners are passed on to this source.
     """
 
     def __init__(
