@@ -42,7 +42,7 @@ def needs_function(operation: Operation) -> bool:
 def element_functions(scope: LoweringScope, module: Module) -> list[LoopFunction]:
     """Returns one function for each region that is applied to elements.
 
-    Records in ``scope.elementwise`` how to call it.
+    Records in ``scope.elementwise`` how each function is called.
     """
     return [_outlined(scope, operation) for operation in module.walk() if needs_function(operation)]
 
