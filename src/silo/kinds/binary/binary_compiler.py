@@ -69,7 +69,7 @@ class BinaryCompiler:
         """Returns the job's bytes, after checking that they have the job's kind and layout.
 
         Raises:
-            CompileError: they differ.
+            CompileError: the bytes have another kind or layout.
         """
         try:
             parameters = cast("dict[str, Any]", job.parameters)

@@ -159,8 +159,9 @@ def includes_of(text: str) -> tuple[Include, ...]:
 class KernelText:
     """A ``__global__`` function: its name, its parameters' names, the line of its name, whether it is a template.
 
-    ``types`` has the name of each parameter's type if it is passed by value; "" for a pointer and the like. ``scope``
-    is its namespace; "" if it has none, or if the braces of the text do not match (both branches of an ``#if`` count).
+    ``types`` has, for each parameter that is passed by value, the name of its type; "" for a pointer and the like.
+    ``scope`` is the kernel's namespace; "" without one, or if the braces of the text do not match (both branches of an
+    ``#if`` count).
     """
 
     name: str

@@ -139,8 +139,8 @@ def headers_beside(library: Path, toolkits: Sequence[str]) -> tuple[str, ...]:
 def _load_builtins(library: Path) -> ctypes.CDLL | None:
     """Loads the second library of NVRTC from the folder of the first; None if it does not exist.
 
-    NVRTC opens it by its name alone. The loader searches that name in the system's folders, never in a wheel's, but a
-    library that is already loaded is found by name.
+    NVRTC opens the second library by its name alone. The loader searches that name in the system's folders, never in a
+    wheel's, but a library that is already loaded is found by name.
     """
     version = _SONAME.fullmatch(library.name)
     name = f"libnvrtc-builtins.so.{version[1] if version is not None else ''}*"
@@ -182,7 +182,7 @@ class Nvrtc:
         return bytes(self._library.nvrtcGetErrorString(result)).decode(errors="replace")
 
     def archs(self) -> tuple[int, ...]:
-        """Returns the compute capabilities that it compiles for: 80, 90, ..."""
+        """Returns the compute capabilities that the library compiles for: 80, 90, ..."""
         count = ctypes.c_int()
         self._call("nvrtcGetNumSupportedArchs", ctypes.byref(count))
         values = (ctypes.c_int * count.value)()

@@ -35,7 +35,7 @@ _POINTING = (ParameterKind.POINTER, ParameterKind.DESCRIPTOR)
 
 
 class EffectFacts(CodeFacts):
-    """The effects of the arrays, taken from the typed signature."""
+    """The facts of code of a CUDA C++ kernel: only the effects of its arrays, taken from the typed signature."""
 
     def __init__(self, signature: Signature) -> None:
         self._effects = {

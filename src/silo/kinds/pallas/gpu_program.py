@@ -93,7 +93,7 @@ def _shared(one: BlockedArray, grid: tuple[int, ...], index: Any) -> str:  # noq
 def make_gpu_program(
     source: PallasSource, launch: BlockedLaunch, constants: Mapping[str, Value], *, num_warps: int, num_stages: int
 ) -> PallasProgram:
-    """Returns the function for one launch. Raises CompileError if it is refused, ToolchainError without jax."""
+    """Returns the function for one launch. Raises CompileError if jax refuses it, ToolchainError without jax."""
     jax, pl = jax_module(), jax_module("jax.experimental.pallas")
     triton = jax_module("jax.experimental.pallas.triton")
     maps = {

@@ -62,7 +62,7 @@ class CudaCpuCompiler(EmulatedCompiler):
         return compile_unit(job, read_unit(job), find_clang(), self.identity(job.target), options)
 
     def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
-        """Returns code that checks itself; its findings name lines of the text."""
+        """Returns code that checks each of its memory accesses; its findings name lines of the text."""
         del nan  # the code is the same with and without the NaN check: the limits of each launch enable the check
         lowered = self.lower(source, variant)
         return self._checked(variant, lowered.job, lowered.facts.effects)

@@ -132,7 +132,7 @@ def _edited(text: str, edits: Iterable[_Edit]) -> str:
     return text
 
 
-# ---- What MLX declares in the signature that it writes for the body of a kernel ----
+# ---- The names that MLX declares in the signature that it writes for the body of a kernel ----
 
 # MLX passes an input with fewer elements in constant memory, whatever the kernel declares.
 SMALL = 8

@@ -258,7 +258,7 @@ def _array(kernel: str, name: str, value: Any) -> object:  # noqa: ANN401
 
 
 class EmulatedLibrary:
-    """A library made from a text in Metal Shading Language: its kernels are attributes. ``calls`` are recorded.
+    """A library made from a text in Metal Shading Language: its kernels are attributes. ``calls`` records their calls.
 
     >>> library = EmulatedLibrary("float half_of(float x) { return 0.5 * x; }")
     Traceback (most recent call last):

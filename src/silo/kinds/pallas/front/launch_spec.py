@@ -165,7 +165,7 @@ class ArraySpec:
 
     @property
     def sizes(self) -> tuple[Node, ...]:
-        """The expressions of all its sizes."""
+        """The expressions of the sizes of the block, and of the array that is made if a call leaves it out."""
         return (*(size for size in self.block or () if size is not None), *(self.made or ()))
 
     def to_json(self) -> JSON:

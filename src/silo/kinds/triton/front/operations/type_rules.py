@@ -88,7 +88,7 @@ def _same_scalar(left: Type, right: Type) -> bool:
 
 
 def splat_types(_module: Module, operation: Operation) -> None:
-    """Checks that the operand is a scalar, the result a tensor of it."""
+    """Checks that the operand is a scalar, and the result a tensor of this scalar."""
     _counts(operation, 1, 1)
     source, target = operation.operands[0].type, operation.result.type
     _need(
