@@ -232,7 +232,7 @@ class ArchiveLookup:
         return kernel
 
     def _named(self, wanted: Variant) -> list[str]:
-        """The bundle's kernels for a source. Tries a recording's own two names before all others."""
+        """The bundle's kernels for a source. Looks first for ``NAME`` and ``NAME@HASH``, as recordings name them."""
         manifest = self.bundle.manifest
         for name in (wanted.kernel, f"{wanted.kernel}@{wanted.source[:12]}"):
             if name in manifest and wanted.source in self._kernel(name).sources:
