@@ -52,7 +52,7 @@ class Binary:
 
 
 def completed(one: Code | Binary, everything: Binary) -> Binary:
-    """Returns ``one`` with its missing fields taken from ``everything``."""
+    """Returns ``one`` with its missing fields taken from ``everything``, the fields given to :func:`binary`."""
     own = one if isinstance(one, Binary) else Binary(one)
     return replace(
         everything,

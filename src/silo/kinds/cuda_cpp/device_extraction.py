@@ -144,7 +144,7 @@ def device_texts(text: str, headers: Mapping[str, str], used: Iterable[str], ent
 
 
 def _joined(macro: str, names: Iterable[str]) -> set[str]:
-    """Returns the names that a macro may make from its parameters by ``##``. ``macro`` is its text after its name.
+    """Returns the names that a macro may make from its parameters by ``##``. ``macro``: its text after its name.
 
     >>> sorted(_joined("(T, f) void k_##T() { run_##T##_##f(0); }", ["run_int_g", "runs", "k_a", "f"]))
     ['k_a', 'run_int_g']

@@ -193,7 +193,7 @@ class Nvrtc:
         """Returns the folders of the toolkit's headers. Headers that NVRTC contains are written to the store once.
 
         Raises:
-            ToolchainError: they cannot be written, or others may write to them.
+            ToolchainError: the headers cannot be written, or other users may write to them.
         """
         if not hasattr(self._library, "nvrtcInstallBundledHeaders"):
             return self._headers_beside()

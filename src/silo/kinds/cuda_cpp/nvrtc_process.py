@@ -74,7 +74,7 @@ def lowered_names(
     """Implements :class:`silo.kinds.cuda_cpp.signature_probe.Prober`. Answers are cached in the store.
 
     Raises:
-        CompileError: as :func:`ask_nvrtc`.
+        CompileError: see :func:`ask_nvrtc`.
     """
     installation = find_nvrtc()
     options = [f"-arch={_PROBE_ARCH}", *flags, *macro_options(defines), "-w"]

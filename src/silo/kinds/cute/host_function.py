@@ -240,8 +240,8 @@ def read_launch(function: Any, functions: Mapping[str, Any], ir: Any, llvm: Any)
         llvm: the bindings' module of the LLVM dialect.
 
     Raises:
-        UnsupportedError: it launches no kernel, or several, or its arguments decide which.
-        CompileError: it has an unknown form.
+        UnsupportedError: the function launches no kernel, or several, or its arguments decide which.
+        CompileError: the function has an unknown form.
     """
     run = _Run(functions, ir, llvm)
     body = function.regions[0].blocks[0]

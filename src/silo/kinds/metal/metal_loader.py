@@ -218,7 +218,8 @@ def load_msl(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> Libr
 
     The text is compiled once for each library whose arrays a call passes.
 
-    If torch is imported, it compiles the text now, and raises if Metal refuses it; MLX compiles at the first call.
+    If torch is imported, torch compiles the text now, so a text that Metal refuses is an error here; MLX compiles at
+    the first call.
 
     Raises:
         DeviceError: no library is installed, torch is too old for ``compile_shader``, or Metal refuses the text.

@@ -149,7 +149,7 @@ class Race:
 
 @frozen
 class CapturedReports:
-    """What jax reported: ``races`` in order, and ``places``, the author's lines at which callbacks failed."""
+    """The reports of jax: ``races`` in order, and ``places``, the author's lines at which callbacks failed."""
 
     races: list[Race]
     places: list[str]

@@ -29,7 +29,8 @@ __all__ = ["element_functions", "frame_name", "lower_kernel", "needs_function"]
 
 # ---- The functions that reductions, scans and maps apply to elements, as C functions of their own ----
 
-# Operations that need the kernel's context: a message names the running program, and a call may fail and end it.
+# Operations that need the kernel's context: a message names the running program, and a call may fail and so end the
+# kernel.
 _NEEDS_SURROUNDINGS = MESSAGES | {tt.CALL}
 
 

@@ -115,7 +115,7 @@ def _rank(variant: Variant, wanted: Variant) -> tuple[bool, bool, int]:
 
 
 def nearest(variants: Sequence[BundleVariant], wanted: Variant, most: int = 4) -> list[tuple[Variant, str]]:
-    """The ``most`` variants with the fewest reasons against them, each with all its reasons."""
+    """At most ``most`` variants: those with the fewest reasons against them, each with all its reasons."""
     artifacts = [
         (len(list(_problems(variant.artifact.variant, variant.artifact.blob.kind, wanted))), variant.artifact)
         for variant in variants

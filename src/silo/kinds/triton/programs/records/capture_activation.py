@@ -1,4 +1,4 @@
-"""Starts recording a program's compiles and decisions, or serving them from a bundle, until it is undone."""
+"""Starts to record a program's compiles and decisions, or to serve them from a bundle, and ends this again."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _begin() -> None:
 
     Raises:
         SystemExit: the program is frozen, and its bundle or lock file cannot be read. Importing Triton again raises
-            it again, so that a program that catches it compiles nothing either.
+            SystemExit again, so that a program that catches the exception compiles nothing either.
     """
     global _begun  # noqa: PLW0603  # Triton's plug-in may be imported anew
     if _begun:

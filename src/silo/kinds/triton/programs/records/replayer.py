@@ -142,7 +142,7 @@ class Replayer:
         return revived(call, code, file_hash)
 
     def _missing(self, wanted: Variant, variants: Sequence[BundleVariant]) -> NoVariantError:
-        """The error for a call that nothing serves, with the nearest variants and why each does not fit."""
+        """The error for a call that no recorded variant serves, with the nearest variants and why each does not fit."""
         name = wanted.kernel
         message = f"{self.bundle.name} holds no code for {describe_wanted(wanted)}"
         advice = "record this call too (silo exec --record)"

@@ -1,6 +1,6 @@
 """C expressions of libdevice functions, which Triton calls by name: all except those that have a meaning only on a GPU.
 
-It is imported with the first kernel that calls one of these functions.
+This module is imported with the first kernel that calls one of these functions.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def inline_renderer(truncation: str) -> Renderer:
 def inline_refusal(truncation: str) -> Callable[[Operation], str]:
     """Returns a function that gives the reason to refuse an inline assembly with any number of results, or "".
 
-    ``truncation`` is as for the renderer.
+    ``truncation``: see :func:`inline_renderer`.
     """
 
     def refuse(operation: Operation) -> str:
