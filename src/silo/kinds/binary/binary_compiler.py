@@ -29,7 +29,7 @@ class BinaryCompiler:
     def identity(self, target: Target) -> str:
         """Returns the digest of Silo's code that reads and checks binaries.
 
-        Their bytes are part of the source instead.
+        The digest does not cover the binaries themselves: their bytes are part of the source's fingerprint.
         """
         del target
         return f"binary code {code_digest(*self.declaration.code)}"
@@ -48,7 +48,7 @@ class BinaryCompiler:
 
         Raises:
             SourceError: not a binary source.
-            NoVariantError: no binary fits; lists each with the reason.
+            NoVariantError: no binary fits; the message lists each binary with the reason.
         """
         if not isinstance(source, BinarySource):
             raise SourceError(f"{source.name} is not a binary source")
@@ -69,7 +69,7 @@ class BinaryCompiler:
         """Returns the job's bytes, after checking that they have the job's kind and layout.
 
         Raises:
-            CompileError: they differ.
+            CompileError: the bytes have another kind or layout.
         """
         try:
             parameters = cast("dict[str, Any]", job.parameters)

@@ -35,7 +35,7 @@ class Binary:
     """One of several binaries of a kernel, with the fields that differ from the call of :func:`binary`.
 
     ``code`` is a file's path, its bytes, or PTX text. A field that is None is taken from the call of :func:`binary`;
-    ``facts`` are added to those given there.
+    ``facts`` are added to the facts of that call.
     """
 
     code: Code
@@ -52,7 +52,7 @@ class Binary:
 
 
 def completed(one: Code | Binary, everything: Binary) -> Binary:
-    """Returns ``one`` with its missing fields taken from ``everything``."""
+    """Returns ``one`` with its missing fields taken from ``everything``, the fields given to :func:`binary`."""
     own = one if isinstance(one, Binary) else Binary(one)
     return replace(
         everything,

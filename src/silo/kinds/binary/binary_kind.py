@@ -37,5 +37,5 @@ class BinaryKind:
         return value
 
     def wrap(self, source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> Any:  # noqa: ANN401
-        """Returns a plain callable, because only Python code calls a compiled kernel."""
+        """Returns an object that only Python code can call: no other kernel calls a compiled kernel."""
         return plain_callable(source, launcher, members)

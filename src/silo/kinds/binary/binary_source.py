@@ -103,7 +103,7 @@ def _map_parameter(kernel: str, name: str, written: Value) -> tuple[Parameter, T
 def _take_struct(
     kernel: str, name: str, members: Mapping[str, Value], parameters: list[Parameter], layout: list[LayoutSlot]
 ) -> None:
-    """Adds the members of a struct by value. Raises SourceError."""
+    """Adds the members of a struct by value to ``parameters`` and ``layout``. Raises SourceError."""
     own_parameters = [_parameter(kernel, f"{name}_{member}", written) for member, written in members.items()]
     if not own_parameters or any(parameter.kind is ParameterKind.CONSTEXPR for parameter in own_parameters):
         raise SourceError(f"{kernel}: the struct {name} has arrays and scalars as members, at least one")
@@ -298,7 +298,7 @@ class BinaryCode:
 def choose_code(
     codes: Sequence[BinaryCode], target: Target, given: Specialization
 ) -> tuple[BinaryCode | None, tuple[tuple[BinaryCode, Decision], ...]]:
-    """Returns the best binary for a device and a call's specialization, and each binary with the decision on it."""
+    """Returns the best binary for a call on a device, or None; and each binary with the decision whether it fits."""
     decisions: list[tuple[BinaryCode, Decision]] = []
     for code in codes:
         runs = runs_on(code.target, target, code.kind)
@@ -349,7 +349,7 @@ class BinarySource:
         """Returns every binary that runs on one of the targets, in order of preference.
 
         Raises:
-            NoVariantError: no binary runs on any of them; lists each with the reason.
+            NoVariantError: no binary runs on any of them; the message lists each binary with the reason.
         """
         codes: dict[Variant, GivenCode] = {}
         reasons: list[str] = []
@@ -473,7 +473,7 @@ class BinarySource:
             )
 
     def _asked(self, name: str, value: int) -> bool:
-        """Whether some binary assumes exactly this value; other values do not affect the choice."""
+        """Whether some binary assumes exactly this value of the parameter ``name``; only such values matter."""
         return any(
             owner == name and type(assumed) is type(value) and assumed == value
             for code in self.codes
@@ -490,7 +490,7 @@ class BinarySource:
         return {}
 
     def constant(self, value: object) -> Value:
-        """Returns a constexpr argument unchanged. Raises SourceError for a value that is not plain."""
+        """Returns a constexpr argument unchanged. Raises SourceError for an object that has no canonical form."""
         if value is None or isinstance(value, bool | int | float | str | DType | FunctionValue | RecordValue):
             return value
         if isinstance(value, tuple):

@@ -98,8 +98,8 @@ def _first(shown: str) -> re.Match[str] | None:
 def explained(log: str, label: str, entry: str, *, device_only: bool, left_out: Sequence[str] = ()) -> str:
     """Returns the error for users: the cause first, then a remedy, then the compiler's own messages, shortened.
 
-    ``label`` names the kernel, ``entry`` its expression. ``device_only``: only the device code was compiled, without
-    the headers ``left_out``.
+    ``label`` names the kernel in the error; ``entry`` is the C++ expression of the kernel. ``device_only``: only the
+    device code was compiled, without the headers ``left_out``.
     """
     diagnosis = diagnosed(log)
     location = f"{diagnosis.file}:{diagnosis.line}: " if diagnosis.file else ""

@@ -40,7 +40,7 @@ class CudaKind:
         return value
 
     def wrap(self, source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> Any:  # noqa: ANN401
-        """Returns a plain callable, because only Python code calls a CUDA C++ kernel."""
+        """Returns an object that only Python code can call: no other kernel calls a CUDA C++ kernel."""
         return plain_callable(source, launcher, members)
 
     def findings(self) -> Sequence[Finding]:

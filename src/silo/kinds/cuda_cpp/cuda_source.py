@@ -68,7 +68,7 @@ def member_name(parameter: str, member: str) -> str:
 
 
 def scalar_parameter(parameter: Parameter, own: CudaType) -> Parameter:
-    """Returns a parameter with the type of a scalar. Its value never affects the code."""
+    """Returns ``parameter`` with the scalar type ``own``, marked as one whose value never affects the code."""
     kind = dtype(own.dtype)
     parameter_kind = _KINDS.get(kind.kind, ParameterKind.INTEGER)
     return replace(parameter, kind=parameter_kind, dtype=kind, specialize=False, align=False)

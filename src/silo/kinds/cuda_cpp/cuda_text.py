@@ -74,7 +74,7 @@ _CONTINUED = re.compile(r"\\[ \t]*\r?\n")
 
 def tokens_of(text: str) -> Iterator[Token]:
     """Yields the tokens of a text; a directive is one token."""
-    at, starts = 0, True  # starts: whether only spaces and comments came before it on its line
+    at, starts = 0, True  # starts: whether only spaces and comments precede the index ``at`` on its line
     while at < len(text):
         match = _TOKEN.match(text, at)
         assert match is not None  # any character matches as a sign
@@ -86,7 +86,7 @@ def tokens_of(text: str) -> Iterator[Token]:
             continue
         if starts and match.group() in ("#", "%:"):
             line = _LINE.match(text, begin)
-            assert line is not None  # the pattern also matches nothing
+            assert line is not None  # the pattern also matches the empty string
             at = line.end()
             yield Token(TokenKind.DIRECTIVE, line.group(), begin, at)
             continue
@@ -159,8 +159,9 @@ def includes_of(text: str) -> tuple[Include, ...]:
 class KernelText:
     """A ``__global__`` function: its name, its parameters' names, the line of its name, whether it is a template.
 
-    ``types`` has the name of each parameter's type if it is passed by value; "" for a pointer and the like. ``scope``
-    is its namespace; "" if it has none, or if the braces of the text do not match (both branches of an ``#if`` count).
+    ``types`` has, for each parameter that is passed by value, the name of its type; "" for a pointer and the like.
+    ``scope`` is the kernel's namespace; "" without one, or if the braces of the text do not match (both branches of an
+    ``#if`` count).
     """
 
     name: str
@@ -336,7 +337,7 @@ def _value_type(words: Sequence[Token]) -> str:
 
 
 def _after_angle(words: Sequence[Token]) -> Sequence[Token]:
-    """Returns the words after the template arguments at their beginning."""
+    """Returns the words after a template argument list (``<...>``); ``words`` begins with the list."""
     depth = 0
     for index, word in enumerate(words):
         depth += (word.text == "<") - (word.text == ">")

@@ -121,8 +121,8 @@ def device_texts(text: str, headers: Mapping[str, str], used: Iterable[str], ent
     macros = _macros(texts.values())
     tokens = {name: list(tokens_of(own)) for name, own in texts.items()}
     items = {name: list(_Reader(own, macros).items()) for name, own in tokens.items()}
-    # The scopes that exist here. A ``using`` of a name in another scope is dropped, as that scope's header was left
-    # out.
+    # The namespaces and classes that these texts or the toolkit declare. A ``using`` of a name in any other scope is
+    # dropped, because the header of that scope was left out.
     scopes = {*_SCOPES, *(name for own in items.values() for part in own for name in part.names - {part.scope})}
     scopes |= {second.text for own in tokens.values() for first, second in pairwise(own) if first.text == "namespace"}
     for part in (part for own in items.values() for part in own if part.scope):
@@ -144,7 +144,7 @@ def device_texts(text: str, headers: Mapping[str, str], used: Iterable[str], ent
 
 
 def _joined(macro: str, names: Iterable[str]) -> set[str]:
-    """Returns the names that a macro may make from its parameters by ``##``. ``macro`` is its text after its name.
+    """Returns the names that a macro may make from its parameters by ``##``. ``macro``: its text after its name.
 
     >>> sorted(_joined("(T, f) void k_##T() { run_##T##_##f(0); }", ["run_int_g", "runs", "k_a", "f"]))
     ['k_a', 'run_int_g']
@@ -202,7 +202,7 @@ class _Macros:
 
 
 def _macros(texts: Iterable[str]) -> _Macros:
-    """Returns the macros. A macro also marks device code if another macro in it does."""
+    """Returns the macros. A macro that contains a macro which marks device code marks device code too."""
     bodies = [
         (match[1], match[2], set(_WORD.findall(match[2])))
         for text in texts

@@ -259,7 +259,10 @@ def _run(job: CompileJob, unit: CudaUnit | None, command: list[str], folder: str
 
 
 def _overlay(text: CudaText, folder: str) -> Path:
-    """Writes the texts under plain names, and a file that tells clang at which paths to see them."""
+    """Writes the texts to files in ``folder``, and returns the path of an overlay file, which clang reads.
+
+    The overlay file maps the path under which clang sees each text to the file of the text.
+    """
     places: list[dict[str, str]] = []
     for number, (name, content) in enumerate(((text.file, text.text), *text.headers)):
         path = Path(folder, f"text{number}")

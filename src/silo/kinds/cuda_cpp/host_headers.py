@@ -169,7 +169,7 @@ _CUB_HEADERS = MappingProxyType(
 def first_text(texts: Iterable[str]) -> str:
     """Returns the header that comes first: with type traits, limits of floats and dependent launches if texts use them.
 
-    Under nvcc, its own headers or torch's define these.
+    In a build with nvcc, nvcc's own headers or torch's headers define these names.
     """
     all_texts = tuple(texts)
     traits = any(_TRAITS.search(text) is not None for text in all_texts)

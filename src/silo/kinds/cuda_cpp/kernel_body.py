@@ -30,7 +30,7 @@ def body_of(text: str, expression: str) -> tuple[str, int] | None:
 def waits_for_grid(text: str, expression: str) -> int:
     r"""Returns the line in a kernel's body that waits for all blocks of the grid; 0 if no line does.
 
-    The result is 0 too if the body calls ``is_valid``, because then it may wait only in cooperative launches.
+    The result is 0 too if the body calls ``is_valid``, because such a kernel may wait only in cooperative launches.
 
     >>> waits_for_grid("__global__ void k() {\n  auto g = cg::this_grid();\n  g.sync();\n}", "k")
     3

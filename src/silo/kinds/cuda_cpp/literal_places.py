@@ -16,7 +16,10 @@ __all__ = ["LiteralPlaces", "literal_places"]
 
 @frozen
 class LiteralPlaces:
-    """The parts of a text that are literals of a Python file: first line and count in the text, line in the file."""
+    """The parts of a text that are string literals of a Python file.
+
+    Each part: its first line in the text, the number of its lines, and its first line in the file.
+    """
 
     file: str
     parts: tuple[tuple[int, int, int], ...]
@@ -55,7 +58,7 @@ def literal_places(path: str, text: str) -> LiteralPlaces:
 
 @lru_cache(maxsize=8)
 def _literals(source: str) -> tuple[tuple[str, int], ...]:
-    """Returns the literals of several lines in a Python file, with their first lines; each literal once."""
+    """Returns the multi-line string literals of a Python file, each once, with their first lines."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):

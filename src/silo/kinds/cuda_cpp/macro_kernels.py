@@ -23,9 +23,10 @@ class _Macro(NamedTuple):
 
 
 def macro_kernel(texts: Sequence[str], entry: str) -> KernelText | None:
-    r"""Returns the kernel that a macro of the texts defines, by its parameters or ``##``; None if no macro does.
+    r"""Returns the kernel ``entry`` that a use of a macro in the texts defines; None if no macro defines it.
 
-    Its line is the line of the macro's use in the first text; 0 if another text uses it.
+    The macro makes the kernel's name from its parameters, perhaps with ``##``. The kernel's line is the line of the
+    macro's use in the first text; 0 if another text uses the macro.
 
     >>> macro_kernel(["#define MAKE(T) __global__ void k_##T(T *x, int n) {}\nMAKE(int)"], "k_int").parameters
     ('x', 'n')

@@ -139,8 +139,8 @@ def headers_beside(library: Path, toolkits: Sequence[str]) -> tuple[str, ...]:
 def _load_builtins(library: Path) -> ctypes.CDLL | None:
     """Loads the second library of NVRTC from the folder of the first; None if it does not exist.
 
-    NVRTC opens it by its name alone. The loader searches that name in the system's folders, never in a wheel's, but a
-    library that is already loaded is found by name.
+    NVRTC opens the second library by its name alone. The loader searches that name in the system's folders, never in a
+    wheel's, but a library that is already loaded is found by name.
     """
     version = _SONAME.fullmatch(library.name)
     name = f"libnvrtc-builtins.so.{version[1] if version is not None else ''}*"
@@ -182,7 +182,7 @@ class Nvrtc:
         return bytes(self._library.nvrtcGetErrorString(result)).decode(errors="replace")
 
     def archs(self) -> tuple[int, ...]:
-        """Returns the compute capabilities that it compiles for: 80, 90, ..."""
+        """Returns the compute capabilities that the library compiles for: 80, 90, ..."""
         count = ctypes.c_int()
         self._call("nvrtcGetNumSupportedArchs", ctypes.byref(count))
         values = (ctypes.c_int * count.value)()
@@ -193,7 +193,7 @@ class Nvrtc:
         """Returns the folders of the toolkit's headers. Headers that NVRTC contains are written to the store once.
 
         Raises:
-            ToolchainError: they cannot be written, or others may write to them.
+            ToolchainError: the headers cannot be written, or other users may write to them.
         """
         if not hasattr(self._library, "nvrtcInstallBundledHeaders"):
             return self._headers_beside()
@@ -227,7 +227,7 @@ class Nvrtc:
             wanted: ``CUBIN``, ``PTX``, or "" for no code.
 
         Raises:
-            CompileError: NVRTC refuses the text, with its messages; or an option.
+            CompileError: NVRTC refuses the text or an option; the error contains NVRTC's messages.
         """
         program = ctypes.c_void_p()
         count = len(text.headers)
@@ -269,7 +269,7 @@ class Nvrtc:
         return room.raw[: size.value]
 
     def flags(self) -> tuple[str, ...]:
-        """Returns :data:`FIXED_FLAGS`. Raises ToolchainError if this release lacks one, as its code would vary."""
+        """Returns the flags of every compile. Raises ToolchainError if this release lacks one it needs."""
         if self.version < (13, 0):
             return _accepted(self)
         return FIXED_FLAGS
@@ -277,7 +277,11 @@ class Nvrtc:
 
 @cache
 def _accepted(library: Nvrtc) -> tuple[str, ...]:
-    """Returns the fixed flags that an older release has. Only ``--no-cache`` may be missing, along with the cache."""
+    """Returns the flags of :data:`FIXED_FLAGS` that an older release accepts.
+
+    Only ``--no-cache`` may be missing, because a release without this flag has no cache. Raises ToolchainError if
+    another flag is missing.
+    """
     text = CudaText("flags.cu", "")
     flags: list[str] = []
     for flag in FIXED_FLAGS:

@@ -35,7 +35,7 @@ _POINTING = (ParameterKind.POINTER, ParameterKind.DESCRIPTOR)
 
 
 class EffectFacts(CodeFacts):
-    """The effects of the arrays, taken from the typed signature."""
+    """The facts of code of a CUDA C++ kernel: only the effects of its arrays, taken from the typed signature."""
 
     def __init__(self, signature: Signature) -> None:
         self._effects = {
@@ -154,10 +154,10 @@ def read_unit(job: CompileJob) -> CudaUnit:
 
 
 def launch_of(kernel: str, unit: CudaUnit, found: BinaryKernel, warp: int = 32) -> LaunchInfo:
-    """Returns the launch info, after comparing the launch with the binary.
+    """Returns the launch info, after comparing the launch with the binary. ``found`` is the kernel in the binary.
 
     Raises:
-        CompileError: other parameters, a block that the kernel was not compiled for, or no block at all.
+        CompileError: the binary has other parameters or requires another block, or no block was given.
     """
     try:
         check_layout(found, unit.layout)

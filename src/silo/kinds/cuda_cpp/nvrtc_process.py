@@ -38,7 +38,7 @@ def ask_nvrtc(text: CudaText, options: Sequence[str], expressions: Sequence[str]
     """Compiles in a separate process, with the headers and the fixed flags added to ``options``.
 
     Raises:
-        CompileError: NVRTC refuses the text; with its messages.
+        CompileError: NVRTC refuses the text; the error contains NVRTC's messages.
         CompileCrashError: the process ended without an answer.
         CompilerMissingError: NVRTC is not installed.
     """
@@ -74,7 +74,7 @@ def lowered_names(
     """Implements :class:`silo.kinds.cuda_cpp.signature_probe.Prober`. Answers are cached in the store.
 
     Raises:
-        CompileError: as :func:`ask_nvrtc`.
+        CompileError: see :func:`ask_nvrtc`.
     """
     installation = find_nvrtc()
     options = [f"-arch={_PROBE_ARCH}", *flags, *macro_options(defines), "-w"]

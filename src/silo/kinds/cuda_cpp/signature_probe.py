@@ -34,7 +34,8 @@ PROBE: Final = (
     "template<class silo_t>\n"
     "struct silo_underlying<silo_t, true> { using silo_type = __underlying_type(silo_t); };\n"
 )
-"""The text after the user's own when types are read. Its names are reserved ones, because a text may define macros."""
+"""The text that is appended to the user's text to read types. Its names are reserved, so that no user's macro has one.
+"""
 
 
 class Prober(Protocol):
@@ -46,7 +47,7 @@ class Prober(Protocol):
         """Returns the mangled name of each expression, compiled after the text and :data:`PROBE`.
 
         Raises:
-            CompileError: the compiler refuses the text; with its file and lines.
+            CompileError: the compiler refuses the text; the message has the file and the lines.
             CompilerMissingError: the compiler is not installed.
         """
         ...
@@ -540,7 +541,8 @@ def parameter_types(
     """Returns the types of a kernel's parameters. ``ask`` returns the mangled names of expressions.
 
     Raises:
-        SourceError: the expression names no kernel, or a parameter cannot be passed; names ``label``.
+        SourceError: the expression names no kernel, or a parameter cannot be passed; ``label`` names the kernel in the
+            message.
         CompileError: the compiler refuses the text.
     """
     return _Probing(label, text, ask).types(expression)

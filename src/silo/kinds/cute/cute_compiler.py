@@ -88,7 +88,8 @@ def trace(wrapper: Wrapper, arch: str, name: str) -> TracedFunction:
         except SiloError:
             raise
         except Exception as error:  # the kernel's own Python runs here, and may raise anything
-            if isinstance(error, KeyError) and error.args == (arch,):  # the DSL's own enumeration of archs lacks it
+            # the DSL's own enumeration of archs lacks this arch
+            if isinstance(error, KeyError) and error.args == (arch,):
                 raise CompileError(
                     f"{name}: CuTe DSL {dsl_version()} knows no {arch}; name an arch such as sm_80, sm_90a, sm_100a or "
                     "sm_120a"
@@ -102,7 +103,7 @@ def trace(wrapper: Wrapper, arch: str, name: str) -> TracedFunction:
 
 
 def _place(error: BaseException) -> str:
-    """Returns the author's line at which ``error`` was raised, for a message; "" if unknown or already in it."""
+    """Returns the author's line at which ``error`` was raised, for a message; "" if unknown or already in the error."""
     folder = str(Path(dsl_module("cutlass").__file__).parent)
     frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
     own = [(name, line) for name, line in frames if not name.startswith((folder, "<")) and name != __file__]
@@ -124,7 +125,7 @@ def _calls_hooks() -> bool:
 
 @contextmanager
 def _questions() -> Generator[list[str]]:
-    """Yields a list that collects, within the block, the names of functions that read the arch for the kernel."""
+    """Yields a list that collects, during the block, the names of functions that read the arch for the kernel."""
     dsl = _dsl()
     answer = dsl.get_arch_enum
     callers: list[str] = []
@@ -145,8 +146,8 @@ def _questions() -> Generator[list[str]]:
 class _Cleaner:
     """Removes everything from a traced module that is not part of the kernel: source locations and prints.
 
-    Before each launch the front end adds a print for shared memory beyond the arch's limit. Its number and text would
-    make the bytes depend on the arch, and Silo checks the limit itself.
+    Before each launch the front end adds a print for shared memory beyond the arch's limit. The number and the text of
+    this print would make the bytes depend on the arch, and Silo checks the limit itself.
     """
 
     def __init__(self, modules: DslBindings) -> None:
@@ -305,7 +306,10 @@ class CuteCompiler:
         return Lowered(job.to_job(variant.kernel, target))
 
     def _needs_dsl(self, source: Source, variant: Variant, job: CuteJob) -> bool:
-        """Whether the DSL's own host code must launch a source with ``host="auto"``; compiles its first variant."""
+        """Whether the DSL's own host code must launch a source with ``host="auto"``.
+
+        Compiles the source's first variant to find out, unless the choice was made already.
+        """
         choice = getattr(source, "host_choice", None)
         if not isinstance(choice, HostChoice) or not choice.open:
             return False
@@ -324,7 +328,7 @@ class CuteCompiler:
                 choice.reason.partition("; let the DSL")[0],
             )
         except CompileError:
-            return False  # this config fails in a worker, with the reason; another config may decide
+            return False  # this config fails again in a worker, with the reason; the choice is left to the next config
         choice.open = False
         return bool(choice.reason)
 

@@ -29,7 +29,7 @@ def placed_arguments(arguments: Sequence[HostArgument], call: LaunchCall) -> tup
     """Returns the host function's arguments in its order. An author's function may take the stream at any position.
 
     Raises:
-        UnsupportedError: it does not launch on the stream that it takes, or launches on a stream of its own.
+        UnsupportedError: the function does not launch on the stream that it takes, or launches on a stream of its own.
     """
     non_stream = [argument for argument in arguments if argument.role is not CuteArgumentRole.STREAM]
     if len(non_stream) == len(arguments):
@@ -49,7 +49,8 @@ def slot_of(parameter: PassedParameter, index: int, arguments: Sequence[HostArgu
     """Returns the slot of the kernel's parameter ``index``; ``arguments`` are the host function's, in its order.
 
     Raises:
-        UnsupportedError: it contains a value that the launcher cannot make; the message has its origin and a remedy.
+        UnsupportedError: the parameter contains a value that the launcher cannot make; the message has the value's
+            origin and a remedy.
         CompileError: the module and the job contradict each other.
     """
     if parameter.size == 1 and all(leaf.value == 0 for leaf in parameter.leaves):
@@ -71,7 +72,7 @@ def map_slot(one: ArrayMap, index: int, arguments: Sequence[HostArgument]) -> La
     """Returns the slot of the kernel's parameter ``index``, which is a tensor map.
 
     Raises:
-        UnsupportedError: it is not made from an array of the call.
+        UnsupportedError: the tensor map is not made from an array of the call.
     """
     owner = arguments[one.argument] if one.argument < len(arguments) else None
     if owner is None or owner.role not in (CuteArgumentRole.POINTER, CuteArgumentRole.TENSOR):
@@ -224,7 +225,7 @@ def _kernel(call: LaunchCall, kernels: Sequence[BinaryKernel]) -> BinaryKernel:
 
 
 def _compare_table(passed: Sequence[PassedParameter], kernel: BinaryKernel) -> None:
-    """Raises CompileError unless the cubin's table has as many parameters, of the same sizes."""
+    """Raises CompileError if the parameters in the cubin's table differ, by number or size, from those ``passed``."""
     sizes = [parameter.size for parameter in passed]
     stated = [size for _, size in kernel.parameters]
     # In MLIR an empty struct has no bytes; in the assembler's table it has one byte.
@@ -235,7 +236,7 @@ def _compare_table(passed: Sequence[PassedParameter], kernel: BinaryKernel) -> N
 def _sizes(
     what: str, found: Sequence[HostValue], said: tuple[int, ...] | None, arguments: Sequence[HostArgument]
 ) -> tuple[int, int, int]:
-    """Returns three dimensions: the module's if they are constants, else the author's.
+    """Returns the three dimensions of the block or the cluster (``what``): the module's if constant, else the author's.
 
     If both exist, they must agree.
     """
@@ -322,7 +323,7 @@ def _shared(
 
 
 def _check_grid(call: LaunchCall, job: CuteJob, arguments: Sequence[HostArgument]) -> None:
-    """Raises CompileError if the host function launches another grid than the launch's.
+    """Raises CompileError if the host function launches another grid than the call's.
 
     A host function that Silo wrote takes the grid as arguments. In an author's host function the grid may be constant.
     """

@@ -115,8 +115,8 @@ def bindings() -> DslBindings:
     )
 
 
-# Added to the DSL's own message if a Constexpr got a value of a call, because the DSL's message describes only an error
-# that follows from it.
+# Added to the DSL's own message if a Constexpr got a value that each call passes, because the DSL's message describes
+# only an error that follows from it.
 _OUTSIDE = (
     "a kernel is given a value of each call where it declares a Constexpr: pass it a constant, or declare the "
     "parameter with the DSL's type of a number"

@@ -1,10 +1,10 @@
 """Reads the launch that a compiled host function makes, by interpreting it with unknown arguments.
 
-The DSL compiles a host function to MLIR's LLVM dialect: it fills a launch config and an array of parameters, and calls
-the driver. This module follows the function from its first block to that call. Values are constants if known, and
-otherwise record the arguments from which they come. Operations are read through the DSL's own bindings, not as text. An
-unknown operation yields an unknown value, so a result can be wrong only if an operation does not do what its name
-means.
+The DSL compiles a host function to MLIR's LLVM dialect: the function fills a launch config and an array of parameters,
+and calls the driver. This module follows the function from its first block to that call. Values are constants if known,
+and otherwise record the arguments from which they come. Operations are read through the DSL's own bindings, not as
+text. An unknown operation yields an unknown value, so a result can be wrong only if an operation does not do what its
+name means.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class HostMemory:
         return Address(len(self.blocks) - 1, 0)
 
     def write(self, address: Part, layout: CLayout, value: Part) -> None:
-        """Writes a value of that layout.
+        """Writes ``value``, which has the layout ``layout``.
 
         An unknown address is outside of all blocks, because no address of a block escapes.
         """
@@ -112,7 +112,7 @@ class HostMemory:
             self.write(Address(address.block, address.offset + offset), part, member)
 
     def read(self, address: Part, layout: CLayout) -> Part:
-        """Returns a value of that layout."""
+        """Returns the value with the layout ``layout`` that is at ``address``."""
         if isinstance(address, Symbol):
             return Symbol(address.name, loaded=True)
         if layout.scalar is not None:
@@ -240,8 +240,8 @@ def read_launch(function: Any, functions: Mapping[str, Any], ir: Any, llvm: Any)
         llvm: the bindings' module of the LLVM dialect.
 
     Raises:
-        UnsupportedError: it launches no kernel, or several, or its arguments decide which.
-        CompileError: it has an unknown form.
+        UnsupportedError: the function launches no kernel, or several, or its arguments decide which.
+        CompileError: the function has an unknown form.
     """
     run = _Run(functions, ir, llvm)
     body = function.regions[0].blocks[0]

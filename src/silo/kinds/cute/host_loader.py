@@ -72,7 +72,7 @@ class HostObject:
         prepare: ``int(cudaLibrary_t *, int device)``: finds the kernels, and sets their attributes on one device.
         arguments: in the function's order.
         parameters: the number of the kernel's parameters.
-        dsl: the version of the DSL whose runtime library it calls.
+        dsl: the version of the DSL whose runtime library the object calls.
         toolkit: the version of the CUDA toolkit that compiled the device code.
         code: the shared object.
     """

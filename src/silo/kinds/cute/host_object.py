@@ -56,10 +56,10 @@ def host_code_missing() -> str:
 
 
 def link(made: bytes, version: str) -> tuple[bytes, str]:
-    """Links an object file; returns the shared object and the linker's output. ``version`` is the job's linker.
+    """Links an object file; returns the shared object and the linker's output. ``version`` is the linker of the job.
 
     Raises:
-        ToolchainError: a library that it needs is not installed, or the linker has another version.
+        ToolchainError: a library that the object needs is not installed, or the linker has another version.
         CompileError: the linker refused.
     """
     command = linker()

@@ -208,7 +208,7 @@ def _map_of(atom: Any, block: Any, ir: Any) -> ArrayMap:  # noqa: ANN401
 
 
 def _box(text: str) -> tuple[int, ...]:
-    """Returns the box, innermost dimension first."""
+    """Returns the box of a tensor map that a text describes, innermost dimension first."""
     shape = parse_layout(text).shape
     modes = (shape,) if isinstance(shape, LayoutLeaf) else shape
     sizes = [mode.value for mode in modes if isinstance(mode, LayoutLeaf) and mode.value is not None]

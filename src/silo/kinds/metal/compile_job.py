@@ -44,7 +44,10 @@ def quoted(text: str) -> str:
 
 
 def _held(argument: MetalArgument) -> str:
-    """Returns C++ that reads an argument from the entry's parameters, once in a launch; "" if it is not in them."""
+    """Returns C++ that reads an argument from the entry's parameters, once in a launch; "" for any other argument.
+
+    The entry's parameters hold arrays and numbers, but no threadgroup memory and no positions.
+    """
     slot = f"parameters[{argument.number}]"
     match argument.role:
         case BufferRole.POINTER | BufferRole.REFERENCE:
@@ -86,7 +89,7 @@ _END_OF_ASSEMBLY = "".join(f"#undef {one}\n" for one in _WORDS_OF_ASSEMBLY)
 def entry_text(job: EmulatorJob, entry: str, stack: int = 0) -> str:
     """Returns the whole text; ``#line`` directives mark the kernel's own lines.
 
-    ``stack``: bytes per thread, 0 by default.
+    ``stack``: bytes of each thread's stack, 0 by default.
     """
     x, y, z = job.group
     reads = "".join(_held(argument) for argument in job.arguments)
@@ -102,7 +105,7 @@ def entry_text(job: EmulatorJob, entry: str, stack: int = 0) -> str:
     own_stack = f", {stack}" if stack and job.waits else ""
     switch = "SILO_THREADS_SWITCH\n" if job.waits else ""
     casts = "bfloat" in job.source and "static_cast" in job.source
-    assembly = "asm" in job.source or "##" in job.source  # ## in a macro may make the word
+    assembly = "asm" in job.source or "##" in job.source  # `##` in a macro may make the word asm
     return (
         f"#include <metal_stdlib>\n"
         f"{switch}"
@@ -144,7 +147,7 @@ def compile_job(job: CompileJob, clang: CCompiler, identity: str) -> Compiled:
     """Compiles and links one job.
 
     Raises:
-        CompileError: the job is invalid, or clang refuses the kernel's text; with its file and lines.
+        CompileError: the job is invalid, or clang refuses the kernel's text; the message has the file and the lines.
     """
     emulated = EmulatorJob.from_job(job)
     entry = f"silo_{re.sub('[^A-Za-z0-9_]', '_', job.kernel)}_{job.key(identity)[:12]}"

@@ -22,7 +22,7 @@ __all__ = ["EmulatorCompiler"]
 
 
 class _Facts(CodeFacts):
-    """The effects of the arrays, taken from the typed signature."""
+    """The facts of code of a Metal kernel: only the effects of its arrays, taken from the typed signature."""
 
     def __init__(self, signature: Signature) -> None:
         self._effects = {
@@ -65,14 +65,14 @@ class EmulatorCompiler(EmulatedCompiler):
         """Compiles the library and the text with clang.
 
         Raises:
-            CompileError: clang refuses the text; with its lines.
+            CompileError: clang refuses the text; the message has the lines of the text.
             CompilerMissingError: no suitable clang.
         """
         return compile_job(job, find_clang(), self.identity(job.target))
 
     def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
-        """Returns code that checks itself; its findings name lines of the text."""
-        del nan  # each launch passes this option in its limits
+        """Returns code that checks each of its memory accesses; its findings name lines of the text."""
+        del nan  # the code is the same with and without the NaN check: the limits of each launch enable the check
         job = _job(source, variant).to_job(variant.kernel, variant.target)
         return self._checked(
             variant, job, {parameter.name: parameter.effect for parameter in source.signature.parameters}

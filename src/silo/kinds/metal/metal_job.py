@@ -517,7 +517,8 @@ def lowered_job(source: MetalSource, variant: Variant) -> EmulatorJob:
             return MetalArgument(BufferRole.VALUE, one.name, one.type, slot)
         return MetalArgument(BufferRole.POINTER if one.form == "*" else BufferRole.REFERENCE, one.name, "", slot)
 
-    # The launch's threadgroup memory stays a parameter here, even for a template's instance.
+    # ``own`` lacks the parameters for threadgroup memory, so metal_text() leaves them in the text: in C++ they stay
+    # parameters, even for a template's instance.
     kernel = source.kernel
     own = replace(
         kernel, parameters=tuple(parameter for parameter in kernel.parameters if parameter.attribute != "threadgroup")

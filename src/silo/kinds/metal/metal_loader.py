@@ -138,9 +138,9 @@ class MlxCall:
     """Implements :class:`silo.core.protocols.LibraryCall` for arrays of MLX.
 
     MLX does not let kernels write to the caller's memory. For each array that the kernel writes, MLX makes a new array
-    of the same shape and dtype, and the caller's array then takes it over (``out[...] = made``, without a copy). So the
-    kernel must write all of it. Inputs are row-major, as for MLX's own kernels. The call starts MLX's evaluation and
-    does not wait for it.
+    of the same shape and dtype, and the caller's array then takes over the new array (``out[...] = made``, without a
+    copy). So the kernel must write every element. Inputs are row-major, as for MLX's own kernels. The call starts MLX's
+    evaluation and does not wait for it.
     """
 
     def __init__(self, mx: Any, plan: ShaderLayout, body: MlxBody, name: str) -> None:  # noqa: ANN401  # the module
@@ -218,7 +218,8 @@ def load_msl(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> Libr
 
     The text is compiled once for each library whose arrays a call passes.
 
-    If torch is imported, it compiles the text now, and raises if Metal refuses it; MLX compiles at the first call.
+    If torch is imported, torch compiles the text now, so a text that Metal refuses is an error here; MLX compiles at
+    the first call.
 
     Raises:
         DeviceError: no library is installed, torch is too old for ``compile_shader``, or Metal refuses the text.

@@ -32,8 +32,8 @@ class Importer:
     """Converts a DLPack capsule to an array of jax on one device, without a copy if jax allows it.
 
     Calls the function of jaxlib that jax's own ``from_dlpack`` calls. The rest of ``from_dlpack`` finds the device and
-    the dtype, which are known here; it takes 30 microseconds for an array, 130 on a GPU. If jaxlib lacks the function,
-    ``from_dlpack`` is used.
+    the dtype, which are known here; that takes 30 microseconds for an array, 130 on a GPU. If jaxlib lacks the
+    function, ``from_dlpack`` is used.
     """
 
     def __init__(self, device: Any) -> None:  # noqa: ANN401  # jax's
@@ -75,7 +75,7 @@ class Arrays:
         return self._names[one.parameter]
 
     def failed(self, error: Exception) -> LaunchError:
-        """Returns the error for a program that jax cannot compile or run; jax raises classes from several modules."""
+        """Returns the error to raise if jax cannot compile or run the program; ``error`` is jax's, of any class."""
         message = one_line(str(error).strip())[:600]
         return LaunchError(
             f"{self._kernel}: jax {jax_version()} does not run its code: {type(error).__name__}: {message}"
@@ -122,7 +122,7 @@ class Arrays:
             )
 
     def take(self, one: ArrayPlace, array: Any) -> Any:  # noqa: ANN401
-        """Returns an operand: a view if jax allows it, else a copy."""
+        """Returns an array of jax for an argument: a view if jax allows it, else a copy."""
         if isinstance(array, self._array_type):
             return array
         if is_torch(array):

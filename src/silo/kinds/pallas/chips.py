@@ -53,7 +53,7 @@ CHIPS = {
 """The chips that Silo compiles for, by arch. Measured with the compiler of libtpu 0.0.42."""
 
 INTERPRETED_CHIP = "v5e"
-"""The chip as which a CPU interprets kernels, because ``emit_pipeline`` depends on the kind of chip."""
+"""The chip that a CPU imitates when it interprets kernels: ``emit_pipeline`` depends on the kind of chip."""
 
 
 def chip_named(arch: str) -> Chip:

@@ -93,7 +93,7 @@ def _shared(one: BlockedArray, grid: tuple[int, ...], index: Any) -> str:  # noq
 def make_gpu_program(
     source: PallasSource, launch: BlockedLaunch, constants: Mapping[str, Value], *, num_warps: int, num_stages: int
 ) -> PallasProgram:
-    """Returns the function for one launch. Raises CompileError if this lowering refuses it; ToolchainError: no jax."""
+    """Returns the function for one launch. Raises CompileError if jax refuses it, ToolchainError without jax."""
     jax, pl = jax_module(), jax_module("jax.experimental.pallas")
     triton = jax_module("jax.experimental.pallas.triton")
     maps = {
@@ -241,7 +241,7 @@ def compiles_with_mosaic(launch: BlockedLaunch, target: Target, num_warps: int) 
 def make_mosaic_program(
     source: PallasSource, launch: BlockedLaunch, constants: Mapping[str, Value], target: Target, *, num_warps: int
 ) -> PallasProgram:
-    """Returns the function for one launch. Raises CompileError if Mosaic GPU refuses it; ToolchainError: no jax."""
+    """Returns the function for one launch. Raises CompileError if Mosaic GPU refuses it, ToolchainError without jax."""
     decision = compiles_with_mosaic(launch, target, num_warps)
     if isinstance(decision, Rejected):
         raise CompileError(f"{launch.kernel} for {target}: {decision.reason}")

@@ -187,7 +187,7 @@ def _array(one: BlockedArray, grid: Sequence[int], name: str = "") -> MemoryRow:
 
 
 def _copies(one: BlockedArray, grid: Sequence[int]) -> int:
-    """Returns the number of blocks that are in memory at once: 1 if all programs have the same block."""
+    """Returns the number of the array's blocks that are in memory at once: 1 if all programs have the same block."""
     if one.indexed:
         return one.buffers
     used = {dim[0] if isinstance(dim, tuple) else dim for dim in one.dims if dim is not None}
@@ -264,7 +264,7 @@ def _reference(aval: Any, place: int) -> MemoryRow | None:  # noqa: ANN401
 
 
 def _held(jaxpr: Any) -> MemoryRow | None:  # noqa: ANN401
-    """Returns the values at the operation that keeps the most bytes in memory; None if registers can hold them."""
+    """Returns the memory of the body's intermediate values at their peak; None if registers can hold them."""
     best: tuple[int, tuple[int, ...], DType] | None = None
     for size, shape, element in _peaks(jaxpr):
         if best is None or size > best[0]:

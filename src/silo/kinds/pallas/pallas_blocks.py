@@ -41,8 +41,8 @@ class BlockedArray:
     The exported program takes and returns arrays of ``shape``; the program itself pads and cuts.
 
     ``block`` is the part that a program sees; it is () for an array in HBM or a prefetched array, which the program
-    sees whole. ``dims`` has an entry for each axis of the block. If ``indexed``, it is unused, and the author's index
-    map computes the block of a program. ``prefetch``: the whole array is in SMEM before the grid begins.
+    sees whole. ``dims`` has an entry for each axis of the block. If ``indexed``, ``dims`` is unused, and the
+    author's index map computes the block of a program. ``prefetch``: the whole array is in SMEM before the grid begins.
     """
 
     name: str

@@ -66,8 +66,8 @@ def accept(program: bytes, chip: Chip, kernel: str, table: str) -> str | Rejecte
     ``table`` has the estimated memory of each argument, for the error. Returns Rejected if the compiler cannot be used.
 
     Raises:
-        ResourceError: it takes more memory than the chip has.
-        CompileError: the compiler refuses it.
+        ResourceError: the program takes more memory than the chip has.
+        CompileError: the compiler refuses the program.
     """
     version = libtpu_version()
     if version is None:
@@ -232,11 +232,11 @@ class PallasCompiler:
     def compile(self, job: CompileJob) -> Compiled:
         """Returns the program with its launch info.
 
-        For a TPU, its compiler must accept the program, if it is installed.
+        For a TPU, the compiler for TPUs must accept the program, if this compiler is installed.
 
         Raises:
-            ResourceError: it takes more memory than the chip has.
-            CompileError: the compiler for TPUs refuses it, or the job is damaged.
+            ResourceError: the program takes more memory than the chip has.
+            CompileError: the compiler for TPUs refuses the program, or the job is damaged.
         """
         pallas = PallasJob.from_job(job)
         try:
@@ -258,7 +258,7 @@ class PallasCompiler:
         from silo.checking.kernel import LibraryKernel  # noqa: PLC0415  # for checks alone
         from silo.kinds.pallas.checking.checked_kernel import CheckedProgram  # noqa: PLC0415  # for checks alone
 
-        del nan  # each launch passes this option in its limits
+        del nan  # the program is the same with and without the NaN check: the limits of each launch enable the check
         if not isinstance(source, PallasSource):
             raise SourceError(f"{source.name} is no Pallas source")
         launch = blocked_launch(source, variant)
@@ -270,7 +270,7 @@ class PallasCompiler:
     def check_text(
         self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
     ) -> CheckedKernel:
-        """Raises UnsupportedError: a Pallas program in a bundle has no memory spaces, copies or semaphores."""
+        """Raises UnsupportedError: a bundle's program has no memory spaces, copies or semaphores to check."""
         del text, launch, nan, consent
         raise UnsupportedError(
             f"{variant.kernel}: a bundle has no text of a Pallas kernel to check; check the Python file"
@@ -288,7 +288,7 @@ def _effects(plan: CallLayout) -> tuple[Effect, ...]:
 def _check_blocks(launch: BlockedLaunch, kernel: str, target: Target) -> None:
     """Raises CompileError for blocks that TPUs refuse.
 
-    A CPU can interpret them, so for a CPU it is only logged, once.
+    A CPU can interpret such blocks, so for a CPU the refusal is only logged, once.
     """
     decision = blocks_for_tpus(launch)
     if not isinstance(decision, Rejected):
@@ -319,7 +319,7 @@ def _program(source: PallasSource, launch: BlockedLaunch, variant: Variant, limi
 
 
 def _layout(parameters: Sequence[str], plan: CallLayout) -> tuple[LayoutSlot, ...]:
-    """Returns the program's parameters in the kernel's order, for display only; calls use the plan."""
+    """Returns the program's parameters in the kernel's order, for display only: calls use ``plan``."""
     abi_types: dict[int, AbiType] = {}
     for operand in (*plan.operands, *plan.results):
         abi_types[operand.parameter] = (

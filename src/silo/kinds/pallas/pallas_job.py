@@ -30,7 +30,7 @@ __all__ = ["PallasJob", "export_program", "held_settings", "on_chip"]
 
 @frozen
 class PallasJob:
-    """The inputs of a worker. It needs no source of the author: the program is exported when the job is made.
+    """The inputs of a worker. The worker needs no source of the author: the program is exported when the job is made.
 
     ``program`` is the result of ``jax.export``, serialized; it is the job's text, in base64. ``jax`` is the version of
     jax that made it and ``calling_convention`` the version of its calling convention. ``plan`` is the canonical form of
@@ -127,7 +127,7 @@ def on_chip(chip: str) -> Generator[None]:
 
 @contextmanager
 def held_settings() -> Generator[None]:
-    """Sets jax's settings for a trace within the block, whatever the process has set; the front end's lock is held.
+    """Sets jax's settings for a trace within the block, whatever the process has set, and holds the front end's lock.
 
     Settings that affect the traced program are the same everywhere. Locations are off, because they contain paths of
     files.

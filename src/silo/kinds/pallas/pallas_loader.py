@@ -43,7 +43,7 @@ class HostCall:
         """Runs the program. Returns the results for which the call lacks arrays.
 
         Raises:
-            LaunchError: jax does not compile the program, or it fails.
+            LaunchError: jax cannot compile the program, or the program fails.
         """
         del grid, stream  # the program is compiled for its grid, and a CPU has no streams
         plan, arrays = self._plan, self._arrays
@@ -104,7 +104,7 @@ _LEGACY_STREAM = 1  # DLPack's number for the stream with the handle 0
 
 
 class GpuCall:
-    """Implements :class:`silo.core.protocols.LibraryCall` for NVIDIA's GPUs. Streams wait for each other, not the host.
+    """Implements :class:`silo.core.protocols.LibraryCall` for NVIDIA's GPUs. The host does not wait.
 
     jax can write to memory of the call's arrays if the memory is donated for the time of a call. Arrays that are only
     written are donated too, as operands that the program does not read. An array that cannot be donated (a strided

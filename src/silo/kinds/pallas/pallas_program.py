@@ -233,7 +233,7 @@ def _copy_first(
     written: Any,  # noqa: ANN401
     pl: Any,  # noqa: ANN401
 ) -> None:
-    """Copies the array's values to the written block before its first use, as several programs may use it in turn."""
+    """In the first of successive programs with one block, copies the array's values to the written block."""
     read = found[one.name]
 
     def copy() -> None:

@@ -1,4 +1,4 @@
-"""Compiles a kernel in CUDA C++ to code that checks itself on the CPU."""
+"""Compiles a kernel in CUDA C++ for the CPU, to code that checks each of its memory accesses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WORDS = Words("block", "warp", "shared memory")
 
 @frozen
 class _Code:
-    """A loaded kernel: its checked runs and its launch info."""
+    """A loaded kernel: the functions that run it with checks, and its launch info."""
 
     runs: CheckedRuns
     launch: LaunchInfo
@@ -43,7 +43,7 @@ class _Code:
 def compile_checked(
     kernel: str, unit: CudaUnit, effects: tuple[Effect, ...], *, target: Target, clang: CCompiler
 ) -> NativeKernel:
-    """Compiles a kernel to code that checks itself. Equal kernels are compiled once in a process.
+    """Compiles a kernel to code that checks each of its memory accesses. Equal kernels are compiled once in a process.
 
     Args:
         kernel: its name.

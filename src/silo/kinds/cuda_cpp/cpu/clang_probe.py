@@ -1,4 +1,4 @@
-"""Reads the parameter types of kernels with clang, as NVRTC does, from mangled names of templates over the types."""
+"""Reads the types of kernel parameters with clang if NVRTC is missing: mangled names of templates contain the types."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def lowered_names(
 ) -> tuple[str, ...]:
     """Returns the mangled name of each expression, as :class:`silo.kinds.cuda_cpp.signature_probe.Prober` describes.
 
-    ``flags`` are NVRTC's options. They are ignored, because types depend only on macros, which ``defines`` has, and on
-    the C++ standard.
+    ``flags`` are NVRTC's options. They are ignored, because types depend only on the macros, which ``defines`` has, and
+    on the C++ standard.
 
     Raises:
-        CompileError: clang refuses the text; with its file and lines.
+        CompileError: clang refuses the text; the message has the file and the lines.
         CompilerMissingError: no suitable clang.
     """
     del flags

@@ -107,7 +107,8 @@ def compile_unit(
     """Compiles and links one variant.
 
     Raises:
-        CompileError: clang refuses the text, or it uses a part of CUDA that the CPU lacks; with its line.
+        CompileError: clang refuses the text, or the text uses a part of CUDA that the CPU lacks; the message has the
+            line.
     """
     runnable(job.kernel, unit)
     entry = f"silo_{re.sub('[^A-Za-z0-9_]', '_', job.kernel)}_{job.key(identity)[:12]}"
@@ -136,7 +137,7 @@ def compile_unit(
 
 
 def _built_plain(unit: CudaUnit, entry: str, target: Target, clang: CCompiler) -> BuiltObject | None:
-    """Returns code whose threads run in a plain loop; None if a function waits for threads or they share memory.
+    """Returns code whose threads run in a plain loop; None if threads wait for each other or share memory.
 
     Raises CompileError if clang refuses the text.
     """
@@ -194,7 +195,7 @@ def _built(unit: CudaUnit, entry: str, target: Target, clang: CCompiler, *, wait
 
 
 def refused(kernel: str, unit: CudaUnit, error: CompileError) -> CompileError:
-    """Returns clang's error with its first cause first; an unsupported part of CUDA is named."""
+    """Returns the error for users from clang's error: it begins with the cause, such as an unsupported part of CUDA."""
     return CompileError(cause_of(first_cause(str(error)), kernel, unit))
 
 

@@ -53,7 +53,8 @@ class CudaCpuCompiler(EmulatedCompiler):
         """Compiles the text with clang.
 
         Raises:
-            CompileError: clang refuses the text, or it uses a part of CUDA that the CPU lacks; with its line.
+            CompileError: clang refuses the text, or the text uses a part of CUDA that the CPU lacks; the message has
+                the line.
             CompilerMissingError: no suitable clang.
         """
         parameters = cast("Mapping[str, int]", job.parameters)
@@ -61,8 +62,8 @@ class CudaCpuCompiler(EmulatedCompiler):
         return compile_unit(job, read_unit(job), find_clang(), self.identity(job.target), options)
 
     def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
-        """Returns code that checks itself; its findings name lines of the text."""
-        del nan  # each launch passes this option in its limits
+        """Returns code that checks each of its memory accesses; its findings name lines of the text."""
+        del nan  # the code is the same with and without the NaN check: the limits of each launch enable the check
         lowered = self.lower(source, variant)
         return self._checked(variant, lowered.job, lowered.facts.effects)
 

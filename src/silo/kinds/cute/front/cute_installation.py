@@ -97,7 +97,7 @@ def runtime_library(driver_major: int | None = None) -> Path | Rejected:
     """Returns the newest of the DSL's runtime libraries that a driver of this CUDA major version supports.
 
     None for ``driver_major``: the newest installed library. The libraries of all flavours have the same file names;
-    each launches code of any toolkit that the driver supports.
+    each library launches code of any toolkit that the driver supports.
     """
     folders = folders_of("nvidia_cutlass_dsl")
     libraries = {

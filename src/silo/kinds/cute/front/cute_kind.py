@@ -48,7 +48,7 @@ class CuteKind:
         return value
 
     def wrap(self, source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> Any:  # noqa: ANN401
-        """Returns a plain callable, because only Python code calls a CuTe kernel."""
+        """Returns an object that only Python code can call: no other kernel calls a CuTe kernel."""
         return plain_callable(source, launcher, members)
 
     def versions(self) -> Mapping[str, str]:

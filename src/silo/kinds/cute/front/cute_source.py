@@ -111,7 +111,7 @@ class CuteSource:
 
     @property
     def in_library(self) -> bool:
-        """Whether the DSL's own host code launches it, through tvm-ffi."""
+        """Whether the DSL's own host code launches the kernel, through tvm-ffi."""
         return self.host is Host.DSL or bool(self.host_choice.reason)
 
     @cached_property

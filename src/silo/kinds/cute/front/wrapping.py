@@ -61,9 +61,9 @@ class Wrapper:
         arguments: the arguments of the trace, which need no device. If ``written``: one for each of ``parameters``,
             then the three dimensions of the grid (Int32), then, if ``stream``, the stream of the environment. For the
             author's host function: in its order, with constants and the stream.
-        parameters: if ``written``, the parameters of the device function in its order, without constants: it has
-            no others. Else the parameters of the author's host function, without constants and the stream; the
-            artifact determines which of them reach the device function.
+        parameters: if ``written``, the parameters of the device function in its order, without constants: this
+            function has no others. Else the parameters of the author's host function, without constants and the
+            stream; the artifact determines which of them reach the device function.
         written: Silo wrote the function: it makes one launch of one device function, with the grid of each call.
         stream: one argument is a stream.
         block, cluster, smem: the author's values for this variant; None if the artifact decides.
@@ -220,10 +220,11 @@ _ROUND = 16  # in elements: a stride that is a multiple of this keeps every alig
 
 
 def _static(extents: Extents) -> tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[AbiType, str], ...]]:
-    """Returns shape and strides for the code; on an axis of size 1 the stride may be any number.
+    """Returns the shape and strides for the code, and an empty tuple. The stride of an axis of size 1 is replaced.
 
-    On an axis of size 1, the stride is the next one behind all elements. A call's facts have a stride of 1 there, from
-    which the DSL would conclude that the elements of a batch are not aligned.
+    Such a stride is never used, but the DSL infers alignments from it. A call has a stride of 1 there, from which the
+    DSL would conclude that the elements of a batch are not aligned. The new stride is the number of elements that the
+    array spans, rounded up to a multiple of ``_ROUND``.
     """
     assert extents.strides is not None  # a CuTe source is compiled for layouts, which have strides
     pairs = list(zip(extents.shape, extents.strides, strict=True))

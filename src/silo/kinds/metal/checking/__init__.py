@@ -1,1 +1,1 @@
-"""Checks Metal kernels: compiles them to code that checks its own accesses, and runs it in several schedules."""
+"""Checks Metal kernels: compiles them to code that checks its memory accesses, and runs it in several schedules."""

@@ -1,4 +1,4 @@
-"""Compiles a job of the emulator to code that checks itself."""
+"""Compiles a job of the emulator to code that checks each of its memory accesses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WORDS = Words("threadgroup", "simdgroup", "threadgroup memory")
 def compile_checked(
     kernel: str, job: EmulatorJob, effects: tuple[Effect, ...], *, target: Target, clang: CCompiler
 ) -> NativeKernel:
-    """Compiles a kernel to code that checks itself. Equal kernels are compiled once in a process.
+    """Compiles a kernel to code that checks each of its memory accesses. Equal kernels are compiled once in a process.
 
     Args:
         kernel: its name.
@@ -57,7 +57,7 @@ def compile_checked(
 
 @frozen
 class _Code:
-    """A loaded kernel: its checked runs and its launch info."""
+    """A loaded kernel: the functions that run it with checks, and its launch info."""
 
     runs: CheckedRuns
     launch: LaunchInfo

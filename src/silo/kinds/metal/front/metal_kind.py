@@ -35,7 +35,7 @@ class MetalKind:
         return ("metal:3.1",)
 
     def findings(self) -> Sequence[Finding]:
-        """Returns further findings for ``silo doctor``."""
+        """Returns the finding of ``silo doctor`` about MLX: its version, or that it is not installed."""
         return findings()
 
     @property
@@ -55,7 +55,7 @@ class MetalKind:
         return value
 
     def wrap(self, source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> Any:  # noqa: ANN401
-        """Returns a plain callable, because only Python code calls a Metal kernel."""
+        """Returns an object that only Python code can call: no other kernel calls a Metal kernel."""
         return plain_callable(source, launcher, members)
 
 

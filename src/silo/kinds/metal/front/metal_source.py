@@ -227,7 +227,7 @@ def metal(
 
     Raises:
         SourceError: no kernel has that name, several kernels but no name is given, or a kernel that cannot be launched;
-            with file and line.
+            the message has file and line.
         SpaceError: the space is invalid.
         TraceError: the grid, or a size, cannot be traced to an expression.
     """

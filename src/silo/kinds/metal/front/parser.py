@@ -183,7 +183,8 @@ class MslKernel:
     """A kernel function.
 
     ``name`` is the name for programs: its ``host_name`` if it is an instance of a template; ``function`` is its C++
-    expression (``add<float>``). ``body`` is the span between its braces. ``group`` is the threadgroup that it requires.
+    expression (``add<float>``). ``body`` is the span between its braces. ``group`` is the shape of the threadgroup that
+    the kernel requires, () if it requires none.
     """
 
     name: str
@@ -303,7 +304,8 @@ def parse_metal(text: str, file: str) -> MslText:
     """Parses a text.
 
     Raises:
-        SourceError: brackets or declarations are malformed, or two kernels have one name; with file and line.
+        SourceError: brackets or declarations are malformed, or two kernels have one name; the message has the file
+            and the line.
     """
     return _Parser(text, file).read()
 
@@ -432,7 +434,10 @@ class _Parser:
         return name
 
     def _split(self, begin: int, end: int) -> list[tuple[int, int]]:
-        """Returns the parts between commas outside of brackets; ``<`` and ``>`` count as brackets of templates."""
+        """Returns the parts between commas outside of brackets, each as indices of tokens (begin, end).
+
+        ``<`` and ``>`` count as brackets of templates.
+        """
         parts: list[tuple[int, int]] = []
         first, depth, position = begin, 0, begin
         while position < end:
@@ -603,7 +608,7 @@ class _Parser:
 
     def _parameter(self, begin: int, end: int, kernel: str) -> MslParameter:
         attributes = self._attributes(begin, end)
-        # it decides whether Metal's own launch passes the parameter; Silo's launch always does
+        # the attribute decides whether Metal's own launch passes the parameter; Silo's launch always passes it
         attributes.pop("function_constant", None)
         plain: list[Token] = []
         position = begin

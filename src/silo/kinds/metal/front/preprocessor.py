@@ -1,7 +1,7 @@
 """A preprocessor for texts whose macros make kernels, or that include files from named folders.
 
 It carries out directives and expands the text's macros, so that the parser finds the kernels. Includes of Metal's own
-library and its macros stay. ``#line`` directives keep the line numbers of the files.
+library, and the macros that the library defines, stay. ``#line`` directives keep the line numbers of the files.
 """
 
 from __future__ import annotations
@@ -151,7 +151,8 @@ class _Run:
                 self.once.add(path)
         elif word in ("pragma", "line"):
             words = _words(tokens_of(rest))
-            if any(part in self.macros for part in words):  # expand now, because the output has no #define for them
+            # expand the macros now, because the output has no #define for them
+            if any(part in self.macros for part in words):
                 self.words = 0
                 self.put(f"#{word} {' '.join(self._expand(words, frozenset(), 0, f'{name}:{one.line}'))}")
             else:
@@ -289,7 +290,7 @@ class _Run:
     # Macros
 
     def _expand(self, words: Sequence[str], hidden: frozenset[str], depth: int, place: str) -> list[str]:
-        """Expands the macros in ``words``. ``hidden`` are the macros whose expansion made these words; they stay."""
+        """Expands the macros in ``words``, except ``hidden``: the macros whose expansion made these words."""
         if depth > _MOST_NESTED:
             raise SourceError(f"{place}: macros expand to each other more than {_MOST_NESTED} times")
         self.words += len(words)

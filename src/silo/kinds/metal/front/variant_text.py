@@ -132,12 +132,12 @@ def _edited(text: str, edits: Iterable[_Edit]) -> str:
     return text
 
 
-# ---- What MLX declares in the signature that it writes for the body of a kernel ----
+# ---- The names that MLX declares in the signature that it writes for the body of a kernel ----
 
 # MLX passes an input with fewer elements in constant memory, whatever the kernel declares.
 SMALL = 8
 
-# The thread positions that MLX declares, with their types, if the body contains the word.
+# The thread positions that MLX declares, with their types, if the body contains the position's name.
 MLX_POSITIONS: dict[str, str] = {
     "dispatch_quadgroups_per_threadgroup": "uint",
     "dispatch_simdgroups_per_threadgroup": "uint",

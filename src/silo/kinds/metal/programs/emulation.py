@@ -176,7 +176,7 @@ NAME = "Silo's emulator of Metal"
 
 
 class EmulatedMetal:
-    """What the block of :func:`emulated_metal` has made: ``libraries`` of torch and ``kernels`` of MLX, in order."""
+    """The objects made in a block of :func:`emulated_metal`: ``libraries`` of torch, ``kernels`` of MLX, in order."""
 
     def __init__(self) -> None:
         self.libraries: list[EmulatedLibrary] = []

@@ -246,7 +246,7 @@ class EmulatedFunction:
 
 
 def _array(kernel: str, name: str, value: Any) -> object:  # noqa: ANN401
-    """Returns an argument's memory as one axis, in its own order, for the kernel to read and write."""
+    """Returns an argument's memory as an array of one axis, in memory order, for the kernel to read and write."""
     if isinstance(value, list | tuple):
         import numpy as np  # noqa: PLC0415  # few calls pass sequences
 
@@ -258,7 +258,7 @@ def _array(kernel: str, name: str, value: Any) -> object:  # noqa: ANN401
 
 
 class EmulatedLibrary:
-    """A library made from a text in Metal Shading Language: its kernels are attributes. ``calls`` are recorded.
+    """A library made from a text in Metal Shading Language: its kernels are attributes. ``calls`` records their calls.
 
     >>> library = EmulatedLibrary("float half_of(float x) { return 0.5 * x; }")
     Traceback (most recent call last):

@@ -97,7 +97,7 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
 
     @property
     def unseen(self) -> Sequence[Unseen[str]]:
-        """Memory that was never written: jax does not report reads of it."""
+        """One doubt for all memory that was never written, because jax does not report reads of such memory."""
         return (Unseen(Doubt("memory to which nothing was written", (0,))),)
 
     def run(self, schedule: CheckMode, exchange: Exchange[str] | None = None) -> Ran[CheckFinding, str]:
@@ -144,11 +144,15 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
     def doubt_finding(
         self, doubt: Doubt[str], other: int, effect: CheckFinding | Difference | None, schedule: CheckMode
     ) -> CheckFinding:
-        """Returns a finding for the first element that differs, or the fault, when unwritten memory reads as zeros."""
+        """Returns ``effect`` if it is a finding, else a finding for the first element that differs.
+
+        ``effect`` is the difference or the fault of a run in which unwritten memory reads as zeros.
+        """
         del doubt, other, schedule
         if isinstance(effect, CheckFinding):
             return effect
-        assert effect is not None  # None is only for effects of several doubts together, and there is one doubt
+        # ``effect`` is None only if several doubts together have an effect, and here there is one doubt
+        assert effect is not None
         why = "it depends on memory to which nothing was written, or is not written itself"
         return self._element("uninitialized", "a value of memory that was never written", effect, why)
 

@@ -1,7 +1,7 @@
 """Jax's interpreter of TPUs for checks: its modes, its reports of races, and endless waits.
 
 A check interprets one core. While that core waits for a semaphore, nothing else runs. If the count is too low and no
-copy that would add to it is pending, the wait can never end, so it raises an error.
+copy that would add to the count is pending, the wait can never end, so the wait raises an error.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Race:
 
 @frozen
 class CapturedReports:
-    """What jax reported: ``races`` in order, and ``places``, the author's lines at which callbacks failed."""
+    """The reports of jax: ``races`` in order, and ``places``, the author's lines at which callbacks failed."""
 
     races: list[Race]
     places: list[str]

@@ -69,7 +69,7 @@ class Scheme(Enum):
     DEFAULT = "default"  # the body gets blocks; the programs of the grid run one after the other
     PIPELINE = "pipeline"  # the body gets arrays in HBM and runs ``emit_pipeline`` over them
     FORI = "fori"  # the body gets arrays in HBM and copies their parts itself, with semaphores
-    # on NVIDIA GPUs: it gets arrays in GPU memory and copies their parts itself, with barriers
+    # on NVIDIA GPUs: the body gets arrays in GPU memory and copies their parts itself, with barriers
     MOSAIC_GPU = "mosaic_gpu"
 
 
@@ -160,12 +160,12 @@ class ArraySpec:
 
     @property
     def may_be_left_out(self) -> bool:
-        """Whether calls may leave the array out, because its shape is known. They then return it."""
+        """Whether calls may leave the array out, because its shape is known. Such a call returns the array."""
         return bool(self.like) or self.made is not None
 
     @property
     def sizes(self) -> tuple[Node, ...]:
-        """The expressions of all its sizes."""
+        """The expressions of the sizes of the block, and of the array that is made if a call leaves it out."""
         return (*(size for size in self.block or () if size is not None), *(self.made or ()))
 
     def to_json(self) -> JSON:

@@ -64,7 +64,7 @@ def pallas(
         scratch: memory and semaphores, passed as the last parameters of the body.
         dimension_semantics: ``parallel`` or ``arbitrary`` for each axis of the grid: the programs of a parallel axis
             may run in any order, on several cores. Arbitrary by default.
-        vmem_limit_bytes: the VMEM that the compiler may use; by default the estimate's limit.
+        vmem_limit_bytes: the VMEM that the compiler may use; by default all of the chip's VMEM.
         space: as for :func:`silo.kernel`; its values are constants of the body, or names in blocks and scratch.
         grid: as for :func:`silo.kernel`; each axis is a loop on a TPU, the last one innermost. A grid of more than
             three axes is a tuple of numbers: it cannot be computed from the arguments.

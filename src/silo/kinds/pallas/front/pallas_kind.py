@@ -43,7 +43,7 @@ class PallasKind:
         return value
 
     def wrap(self, source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> Any:  # noqa: ANN401
-        """Returns a plain callable, because only Python code calls a Pallas kernel."""
+        """Returns an object that only Python code can call: no other kernel calls a Pallas kernel."""
         return plain_callable(source, launcher, members)
 
     def versions(self) -> Mapping[str, str]:

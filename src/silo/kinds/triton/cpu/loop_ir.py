@@ -181,7 +181,7 @@ class LoopProgram:
     """One kernel: ``body`` is the work of one program (one point of the grid). ``functions`` are ordered callees first.
 
     ``turns`` is -1, or the bits that the kernel passes to ``turns->enter`` when it begins, to request memory updates
-    without atomics. The variable ``alone`` holds the answer of ``enter``, and the kernel calls ``turns->leave`` when it
+    without atomics. The variable ``alone`` holds the result of ``enter``, and the kernel calls ``turns->leave`` when it
     ends (``runtime/turns.h``).
     """
 

@@ -45,12 +45,12 @@ class TtirFacts(CodeFacts):
 
     @property
     def shows_its_memory(self) -> Decision:
-        """See the function :func:`shows_its_memory`."""
+        """Whether all memory that the kernel accesses belongs to its arguments."""
         return shows_its_memory(self._module)
 
     @property
     def traits(self) -> Traits:
-        """See :func:`silo.kinds.triton.front.ssa_facts.traits_of`."""
+        """The numbers of the kernel's operations of each kind, and the axes of its blocks."""
         from silo.kinds.triton.front.ssa_facts import traits_of  # noqa: PLC0415  # few kernels leave their space to a guess
 
         arguments = module_arguments(self._signature, self._specialization, self._module)
@@ -58,7 +58,7 @@ class TtirFacts(CodeFacts):
 
     @property
     def numerics(self) -> Numerics:
-        """See :func:`silo.kinds.triton.front.ssa_facts.numerics_of`."""
+        """The order of each sum of the kernel, and a digest of the expression of each value that it stores."""
         from silo.kinds.triton.front.ssa_facts import numerics_of  # noqa: PLC0415  # asked for in deterministic mode alone
 
         return numerics_of(self._module)

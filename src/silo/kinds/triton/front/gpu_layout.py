@@ -40,7 +40,8 @@ _TRAILING = (LayoutSlot("", AbiType.SCRATCH), LayoutSlot("", AbiType.PROFILE))
 # Flags among the parameters of a descriptor that was split up: Triton 3.6 has only the first, later versions have both.
 _FLAGS = ("nan", "tf32")
 
-# Element types whose number on the device differs from that of CUtensorMapDataType: bfloat16, float32 (flush), float64.
+# Element types that have one number on the device and another in CUtensorMapDataType: bfloat16, float32 (flush),
+# float64.
 _HOST_ELEMENT_TYPES = {8: 10, 9: 8, 10: 9}
 
 

@@ -51,8 +51,8 @@ class Dense:
 
 
 # Integers, bools and strings are themselves; floats are Python floats (bit-exact from MLIR's hex form), arrays are
-# tuples, and dictionaries are read-only mappings. Symbol references (``@f``), types, dialect attributes and all others
-# are their text.
+# tuples, and dictionaries are read-only mappings. Symbol references (``@f``), types, dialect attributes and all other
+# attributes are kept as text.
 Attribute: TypeAlias = "int | float | bool | str | Dense | tuple[Attribute, ...] | Mapping[str, Attribute]"
 
 

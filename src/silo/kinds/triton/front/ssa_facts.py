@@ -115,8 +115,8 @@ class _Analysis:
             elif record is not None and record.flow is not None:
                 flows += record.flow(self.module, operation)
             elif record is None or record.access is None:
-                # Any pointer among the results, or among the arguments of its regions, may be any of the pointer
-                # operands.
+                # Any pointer among the operation's results, or among the arguments of its regions, may be any of the
+                # pointer operands.
                 targets = list(operation.results)
                 for region in operation.regions:
                     targets += region.blocks[0].arguments if region.blocks else ()

@@ -31,7 +31,7 @@ def plain_launch(launch: LaunchInfo) -> LaunchInfo:
 
 
 def describe_ttir(text: str, plain: LaunchInfo, options: Mapping[str, object]) -> Mapping[str, JSON]:
-    """The members of a description.
+    """The members of a crash report's description of a kernel.
 
     ``text`` is in the form that the CPU compiler reads, ``plain`` is from :func:`plain_launch`.
 

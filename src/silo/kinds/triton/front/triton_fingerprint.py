@@ -86,7 +86,7 @@ def read_source(function: Any, known: Mapping[str, Names] | None = None) -> Read
     """Reads a kernel's fingerprint and its parts. Texts whose names are in ``known`` are not parsed again.
 
     Raises:
-        SourceError: as :func:`fingerprint`.
+        SourceError: see :func:`fingerprint`.
     """
     reached = _Reached(known)
     reached.refer(function)
@@ -111,7 +111,7 @@ def functions_reached(function: Any) -> list[Any]:  # noqa: ANN401
     """Triton's objects for the function and all functions that it calls; some may occur twice.
 
     Raises:
-        SourceError: as :func:`fingerprint`.
+        SourceError: see :func:`fingerprint`.
     """
     reached = _Reached(None)
     reached.refer(function)

@@ -54,7 +54,7 @@ class TritonKind:
         )
 
     def findings(self) -> Sequence[Finding]:
-        """For ``silo doctor``: whether Triton's calls run on the CPU, and whether Silo serves launches of programs."""
+        """Findings for ``silo doctor``: whether Triton runs on the CPU, and whether Silo serves programs' launches."""
         if adapter.triton_version() is None:
             return ()
         return (*self._calls_on_the_cpu(), _acceleration())

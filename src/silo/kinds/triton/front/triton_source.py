@@ -194,8 +194,9 @@ class TritonSource:
     ``function`` is Triton's own object for the kernel, without the other decorators. ``shape_hooks`` are the hooks of
     configs that only set block shapes of descriptors; ``block_shapes`` holds these shapes for each config, unless they
     depend on constexprs of a call. ``zeroed`` holds, for each config, the arguments that its hook sets to zero, if the
-    hook does nothing else. ``tuner`` is Triton's own object if it prunes its configs, and ``originals`` are its configs
-    for Silo's. ``measured_by`` names the decorator's arguments that change how it measures.
+    hook does nothing else. ``tuner`` is Triton's own tuner if it prunes its configs, and ``originals`` pairs each of
+    Silo's configs with Triton's. ``measured_by`` names the arguments of ``triton.autotune`` that change how the tuner
+    measures.
     """
 
     name: str
@@ -346,11 +347,14 @@ class TritonSource:
 
     @property
     def places(self) -> tuple[object, ...]:
-        """See :class:`silo.sources.kernel_source.ReadsPlaces`. Raises SourceError."""
+        """The values that the kernel reads and a program may change, as (holder, name, value). Raises SourceError.
+
+        See :class:`silo.sources.kernel_source.ReadsPlaces`.
+        """
         return self.reading.places
 
     def read_again(self) -> None:
-        """See :class:`silo.sources.kernel_source.ReadsPlaces`. Raises SourceError."""
+        """Reads the kernel again if such a value or a function's text has changed. Raises SourceError."""
         config_of = self.__dict__.get("reading")
         if config_of is not None and (
             config_of.texts != texts_of(config_of.functions) or not places_hold(config_of.places)
@@ -359,7 +363,7 @@ class TritonSource:
         self.reading  # noqa: B018  # raises where it cannot be read
 
     def when_replaced(self, changed: Callable[[], None]) -> None:
-        """See :class:`silo.sources.kernel_source.ReadsPlaces`."""
+        """Registers ``changed`` to be called when the text of a function that the kernel reaches is replaced."""
         for function in self.reading.functions:
             adapter.when_text_is_replaced(function, changed)
 
@@ -444,7 +448,7 @@ class TritonSource:
 
 
 def _is_plain(value: Value) -> bool:
-    """Whether hooks receive a value as it is, because Silo's form of it is the same."""
+    """Whether Triton's form of a value is the same as Silo's, so that hooks receive the value unchanged."""
     return value is None or isinstance(value, bool | int | float | str)
 
 

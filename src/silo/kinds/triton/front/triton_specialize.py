@@ -193,7 +193,7 @@ class ModuleArgument:
 def module_arguments(
     signature: Signature, specialization: Specialization, module: Module
 ) -> tuple[ModuleArgument, ...]:
-    """The kernel's arguments in order. Parameters folded into the code lack facts.
+    """The kernel's arguments in order. Parameters that are folded into the code have no argument.
 
     Raises:
         SourceError: the module was not lowered from this signature and specialization.

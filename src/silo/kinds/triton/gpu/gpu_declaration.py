@@ -11,7 +11,7 @@ TRITON = CompilerDeclaration(
     compiler="silo.kinds.triton.gpu.gpu_compiler:TritonCompiler",
     sources=("triton",),
     targets=("cuda", "hip"),
-    # Triton checks the values of these options, and its versions differ in that.
+    # Triton checks the values of these options, because its versions accept different values.
     options=(
         Option("num_warps", int, 4, "warps of a block", threads=32),
         Option("num_stages", int, 3, "stages that loops are pipelined in"),

@@ -93,7 +93,7 @@ def read_launch(program: CompiledProgram) -> LaunchInfo:
     """The launch info of a compiled kernel, with the function's parameter names.
 
     Raises:
-        UnsupportedError: it has a parameter that Silo does not pass as Triton does.
+        UnsupportedError: the kernel has a parameter that Silo does not pass as Triton does.
         CompileError: its binary contradicts its signature.
     """
     slots = tuple(_slots(program))
@@ -143,7 +143,7 @@ def plain_signature(program: CompiledProgram) -> Signature:
     """A signature for compiled code whose caller promises the argument types: a pointer accepts arrays of any dtype.
 
     Raises:
-        UnsupportedError: it has a parameter that is neither a pointer nor a number.
+        UnsupportedError: the code has a parameter that is neither a pointer nor a number.
     """
     parameters: list[Parameter] = []
     for name, kind in _passed(program):

@@ -1,4 +1,4 @@
-"""Checks the first launch of each kind on a GPU, which Triton makes itself and which no hook point of Silo sees."""
+"""Checks the first launch for each guard code on a GPU, which Triton makes itself and no hook point of Silo sees."""
 
 from __future__ import annotations
 

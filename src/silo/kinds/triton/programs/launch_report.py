@@ -29,8 +29,8 @@ _passed_before: dict[str, int] = {}
 class KernelLine:
     """One kernel: its launches by Silo and by Triton, its variants, and the kinds of calls refused, by reason.
 
-    ``reasons`` counts launches by Triton for each reason. The first launch of each kind is made by Triton without a
-    reason.
+    ``reasons`` counts launches by Triton for each reason. The first launch for each guard code is made by Triton
+    without a reason.
     """
 
     kernel: str
@@ -44,7 +44,7 @@ class KernelLine:
 
 @frozen
 class Report:
-    """The launches of one process; ``passed`` counts, by reason, launches through Triton that no kernel's line has."""
+    """The launches of one process; ``passed`` counts, by reason, launches through Triton that no line has."""
 
     process: int
     program: str
@@ -57,8 +57,6 @@ def gather(passed: Mapping[str, int]) -> Report:
     """The report of this process so far, without the launches of its parents.
 
     ``passed`` becomes the member ``passed`` of the report.
-
-    ``passed`` becomes the member of that name.
     """
     lines: list[KernelLine] = []
     for kernel in TABLE:

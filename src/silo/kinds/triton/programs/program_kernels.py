@@ -166,7 +166,8 @@ class ProgramKernel:
         self._served: list[Provided] = []
         self._source: TritonSource | None = None
         self._signature: Signature | None = None
-        self._read: dict[tuple[str, int], tuple[object, dict[str, Any]]] = {}  # globals that served code has read
+        # globals that code launched by Silo has read
+        self._read: dict[tuple[str, int], tuple[object, dict[str, Any]]] = {}
         self._given: dict[tuple[str, int], tuple[object, dict[str, Any]]] = {}  # code of functions passed as constexprs
         self._function = weakref.ref(function)
         self._lock = Mutex()
@@ -235,7 +236,7 @@ class ProgramKernel:
 
     @property
     def reasons(self) -> dict[str, int]:
-        """The numbers of launches through Triton by reason, without the first launch of each kind."""
+        """The numbers of launches through Triton by reason, without the first launch for each guard code."""
         return dict(self.native.reasons or {})
 
     # ---- called by the guard ----
@@ -320,7 +321,7 @@ class ProgramKernel:
             self.native.learned(hooks, devices, caches, {**then, **self._given}, lambda: self._changed(then))
 
     def refuse_changed(self) -> None:
-        """Raises Triton's error if a global that served code has read has changed."""
+        """Raises Triton's error if a global has changed that code launched by Silo has read."""
         with self._lock:
             then = dict(self._read)
         problem = adapter.changed_global(then)
@@ -381,7 +382,7 @@ def _adopted(name: str, program: CompiledProgram, launch: LaunchInfo, device: De
 
 
 def _reached(function: Any) -> list[Any]:  # noqa: ANN401
-    """The functions that a function calls; [] if Silo cannot read it, in which case it is not served."""
+    """The functions that a function calls; [] if Silo cannot read the function, in which case Triton launches it."""
     try:
         return functions_reached(function)
     except SiloError:
@@ -419,7 +420,7 @@ def _is_settled(value: object) -> bool:
 class WarmedKernel:
     """Serves the launches of one compiled kernel, which holds this object.
 
-    They are counted as launches of its function.
+    These launches are counted as launches of the kernel's function.
 
     As in Triton, every launch runs this code: alignment, divisibility and constexprs are not compared.
     """

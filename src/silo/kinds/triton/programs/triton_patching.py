@@ -190,9 +190,9 @@ class _Switch:
         self._situations: Any = None
         self._methods: tuple[Any, Any] | None = None  # our run and __getitem__
         self._held = False  # whether a launcher calls our methods itself, so that they must work until the process ends
-        self._unlock: Any = None  # a function: the lock file or the store stops deciding for tuners
+        self._unlock: Any = None  # calling this function makes the lock file or the store stop deciding for tuners
         self._searches: Any = None  # watches tuners that measure
-        self._unwatch: Any = None  # a function: launches stop waiting for compiles in workers
+        self._unwatch: Any = None  # calling this function makes launches stop waiting for compiles in workers
 
     def hold(self) -> Any:  # noqa: ANN401
         with self._lock:

@@ -1,4 +1,5 @@
-// Swizzles of vectors, as properties: reading returns a vector, and storing needs no memory.
+// Swizzles of vectors, as properties: they have no memory of their own, and reading one returns a
+// vector.
 // Each letter is followed by its name as a colour and by its index.
 #pragma once
 

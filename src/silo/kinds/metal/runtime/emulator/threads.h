@@ -1,4 +1,4 @@
-// The threads that all kinds of kernels share on the CPU, under Metal's names.
+// Metal's names for the threads of the emulator, whose code the kinds of kernels share.
 #pragma once
 
 #define SILO_THREADS_GROUP "threadgroup"

@@ -2,8 +2,8 @@
 
 Triton's front end writes ``tl.atomic_max`` of a float as two atomics: a signed maximum of the bits of the values whose
 sign is clear, and an unsigned minimum of the bits of the values whose sign is set. If the old values are unused, one
-atomic does both: bits with a clear sign are above all others, and among bits with a set sign the smaller number is
-above.
+atomic can do both, by comparing bits in the order of the floats: every float with a clear sign is greater than every
+float with a set sign, and of two floats with a set sign, the one with the smaller unsigned bits is greater.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def _added(argument: Value, yielded: Value) -> Value | None:
 
 
 def _reduces(reduce: Operation, adding: Operation) -> bool:
-    """Whether ``reduce`` combines by the operation of ``adding``, along an axis that reduces faster in the loop."""
+    """Whether ``reduce`` combines by the operation of ``adding``, along an axis that is worth summing in the loop."""
     if reduce.name != tt.REDUCE:
         return False
     combining, type_ = combining_operation(reduce), adding.result.type

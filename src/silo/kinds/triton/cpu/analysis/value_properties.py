@@ -83,9 +83,7 @@ def fold(
 def all_of(root: Value, parts: Callable[[Value], Iterable[Value] | None]) -> bool:
     """Whether ``parts`` returns a list for ``root`` and for all values that it lists, directly or through others.
 
-    False as soon as ``parts`` returns None. Each value is visited once.
-
-    Each value is visited once; the walk ends at the first None.
+    Each value is visited once; the walk ends with False as soon as ``parts`` returns None.
     """
     seen: set[Value] = set()
     pending = [root]

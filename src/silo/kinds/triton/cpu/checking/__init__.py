@@ -1,1 +1,1 @@
-"""Checks of a kernel on the CPU: code that checks itself, its runs, and the findings."""
+"""Checks of a kernel on the CPU: compiling code that checks each memory access, running it, and the findings."""

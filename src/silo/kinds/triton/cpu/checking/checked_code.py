@@ -1,4 +1,4 @@
-"""Compiles a kernel to code that checks itself, and loads that code for a launcher."""
+"""Compiles a kernel to code that checks each memory access, and loads that code for a launcher."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _QUICK = "-O1"  # a check runs a kernel only a few times, so compiling quickly m
 
 @frozen
 class _Code:
-    """A loaded shared object of a checked kernel: its runs, its launch info, and its effect through each parameter."""
+    """A loaded checked kernel: the functions that run it, its launch info, and its effect through each parameter."""
 
     runs: CpuCheckedRuns
     launch: LaunchInfo
@@ -71,13 +71,13 @@ def compile_checked(
 def emit_checked(
     text: str, options: CpuOptions, *, nan: bool
 ) -> tuple[EmittedKernel, tuple[Site, ...], tuple[Effect, ...]]:
-    """The C text of a kernel that checks itself, the sites of its checks, and its effect through each parameter."""
+    """The C text of a kernel with its checks, the sites of the checks, and the effect through each parameter."""
     module = parse_ttir(text)
     verify(module)
     check_supported(module)
     with refuse_depth():
         effects = argument_effects(module)
-        # otherwise each step of a sort would be an operation, and the C compiler would take half a minute
+        # Without this, each step of a sort would be an operation, and the C compiler would take half a minute.
         fold_networks(module)
         spell_out_polls(module)  # so that a wait without end is reported as an endless loop
         sites = instrument(module, nan=nan)

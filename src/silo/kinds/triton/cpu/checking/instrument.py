@@ -200,7 +200,7 @@ class _Instrumenting:
     def _gather(self, operation: Operation, block: Block) -> None:
         """Replaces the indices of a ``tl.gather`` by indices inside the tile.
 
-        The first index outside of it ends the check.
+        The first index outside of the tile ends the check.
         """
         source, indices = operation.operands
         axis = operation.attributes["axis"]

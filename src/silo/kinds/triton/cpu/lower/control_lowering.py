@@ -472,7 +472,7 @@ class FunctionLowering:
                 scope.same[entry.result] = entry.argument
 
     def _rows_first(self, step: Loop, body: list[Statement], advanced: list[Statement], loop: For) -> bool:
-        """Emits a loop with the rows outside: all iterations for the first row, then for the second, and so on.
+        """Emits a loop with the rows outermost: all iterations for the first row, then for the second, and so on.
 
         Returns False, and emits nothing, unless the loop only computes rows independently of each other, and successive
         iterations read each row's memory in order.

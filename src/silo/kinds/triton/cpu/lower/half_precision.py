@@ -23,7 +23,7 @@ _WIDEN, _NARROW = "silo_f16_to_f32", "silo_f32_to_f16"
 
 
 def convert_in_blocks(program: LoopProgram) -> bool:
-    """Cuts the loops of ``program`` that become faster by it; returns whether any loop was cut."""
+    """Cuts those loops of ``program`` into blocks that become faster in this way; returns whether any loop was cut."""
     state = _State()
     program.body = _statements(program.body, state)
     for function in program.functions:

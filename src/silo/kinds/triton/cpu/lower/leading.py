@@ -28,8 +28,8 @@ def leading_loops(
 ) -> list[Statement]:
     """The loops over ``shape``.
 
-    ``body`` returns the code of one element, to be put after the statements of the innermost level of the nest that it
-    is given.
+    ``body`` receives the nest and returns the code of one element, which is put after the statements of the nest's
+    innermost level.
     """
 
     def written(nest: Nest, *, fast: bool) -> Body:

@@ -21,8 +21,8 @@ class ElementFunction:
 
     ``passed`` are the values that it takes before the elements.
 
-    A function that ``calls`` functions of the user also receives the program's position, scratch memory and context,
-    and returns an error code.
+    ``calls``: the function calls functions of the user. It then also receives the program's position, scratch memory
+    and context, and returns an error code.
     """
 
     name: str

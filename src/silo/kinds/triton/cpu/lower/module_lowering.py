@@ -29,7 +29,8 @@ __all__ = ["element_functions", "frame_name", "lower_kernel", "needs_function"]
 
 # ---- The functions that reductions, scans and maps apply to elements, as C functions of their own ----
 
-# Operations that need the kernel's context: a message names the running program, and a call may fail and end it.
+# Operations that need the kernel's context: a message names the running program, and a call may fail and so end the
+# kernel.
 _NEEDS_SURROUNDINGS = MESSAGES | {tt.CALL}
 
 
@@ -42,7 +43,7 @@ def needs_function(operation: Operation) -> bool:
 def element_functions(scope: LoweringScope, module: Module) -> list[LoopFunction]:
     """Returns one function for each region that is applied to elements.
 
-    Records in ``scope.elementwise`` how to call it.
+    Records in ``scope.elementwise`` how each function is called.
     """
     return [_outlined(scope, operation) for operation in module.walk() if needs_function(operation)]
 

@@ -118,7 +118,7 @@ class Nest(NestLoops):
         self.computed = computed or set()
         self.wants_runs = False  # set if an address contains a quotient or a remainder of the innermost index
         self.fast = False
-        # while a tail is lowered: the C text of the limit, the first index at which the tail's comparison is false
+        # while the elements after the only limit are lowered (the tail): the C text of the limit, where the tail begins
         self.tail = ""
         # while the elements after several limits are lowered: these limits, at least one of which was reached
         self.ended: frozenset[str] = frozenset()
@@ -132,7 +132,8 @@ class Nest(NestLoops):
         # for a limit that a comparison sets: the C text of the comparison's varying side at index 0; "" if that side is
         # uniform
         self.bases: dict[str, str] = {}
-        self._adopted: list[str] = []  # limits of the tails of values that this nest reads
+        # for values that this nest reads and that have one known value from some index on (``Tail``): those indices
+        self._adopted: list[str] = []
         self._depends: dict[tuple[Value, Index], bool] = {}
         self._same_in_run: dict[tuple[Value, Index], bool] = {}
         self._outer_memo: dict[tuple[Value, Index], str] = {}
@@ -144,7 +145,8 @@ class Nest(NestLoops):
     def begin_body(self, *, fast: bool, tail: str = "", ended: frozenset[str] = frozenset()) -> None:
         """Starts lowering the innermost body (again).
 
-        The body of a tail must come last, because facts that hold in a tail alone would be wrong for another body.
+        The body of the tail (the elements after the only limit) must come last, because facts that hold only there
+        would be wrong for another body.
         """
         self.fast = fast
         self.tail = tail
@@ -252,7 +254,7 @@ class Nest(NestLoops):
 
         Masked code asserts "the condition, or not the mask". In the fast body, an access with the same mask has already
         limited the loop to elements for which the mask is true, so the condition alone is tested, which may be the same
-        for a whole run.
+        for a whole run (consecutive indices with the same quotient).
         """
         condition = self.scope.resolve(condition)
         if self.fast and self.scope.buffer(condition) is None and (parts := unless_masked(condition)) is not None:
@@ -385,8 +387,8 @@ class Nest(NestLoops):
         inner = self.depends(pointer, index)
         runs = self.runs
         in_run = runs is not None and self.fast and runs.first in index
-        # For a value that is the same for a whole run, the mask is the same too, so the mask sets a limit as it would
-        # at the innermost index.
+        # For a value that is the same for a whole run (consecutive indices with the same quotient), the mask is the
+        # same too, so the mask sets a limit as it would at the innermost index.
         if runs is not None and in_run:
             condition = self.mask(mask, tuple(self.inner if name == runs.first else name for name in index))
         else:
@@ -545,7 +547,7 @@ class Nest(NestLoops):
         if not limits and len(adopted) == 1:
             self.limits += adopted
             return adopted[0]
-        # a range always fits in 32 bits
+        # The index of a ``tl.arange`` always fits in 32 bits.
         plain = len(limits) == 1 and _RANGE_START.fullmatch(self.bases.get(limits[0], ""))
         return limits[0] if plain else ""
 

@@ -279,7 +279,8 @@ def _assertion(scope: LoweringScope, shape: tuple[int, ...], operation: Operatio
         element = nest.asserted(condition, nest.index)
         ask = Assign(failed, f"{failed} | !{element}")
         if nest.fast and nest.runs is not None and nest.level(element) == nest.depth - 1:
-            nest.levels[nest.depth - 1].append(ask)  # the element is the same for a whole run
+            # the element is the same for a whole run of indices (`nest_loops.Runs`)
+            nest.levels[nest.depth - 1].append(ask)
             return Body([], simd=True)
         return Body([ask], simd=True)
 

@@ -1,4 +1,4 @@
-"""Checks of overlapping memory: of arguments that share a loop at run time, and of scratch buffers at compile time."""
+"""Checks of overlapping memory: at run time of arguments that one loop accesses, at compile time of scratch buffers."""
 
 from __future__ import annotations
 

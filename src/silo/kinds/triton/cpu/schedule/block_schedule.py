@@ -55,7 +55,7 @@ class StoreSink:
 
 @dataclass(slots=True, eq=False)
 class ReduceSink:
-    """A ``tt.reduce`` by an operation that has an accumulator form."""
+    """A ``tt.reduce`` by an operation for which the compiler has an accumulator, such as a sum."""
 
     operation: Operation
 

@@ -26,7 +26,7 @@ class Offsets:
     wrapped: frozenset[Value] = frozenset()
 
     def within(self, carried: Sequence[Carried]) -> Offsets:
-        """Returns these offsets together with the carried offsets of an inner loop whose starts are affine."""
+        """Returns these offsets together with those offsets that an inner loop carries and whose starts are affine."""
         starts = [(entry.argument, entry.initial) for entry in carried if entry.kind == "offset"]
         plain = {argument for argument, start in starts if is_structurally_affine(start, self.plain)}
         wrapped = {arg for arg, start in starts if is_structurally_affine(start, self.wrapped, wrapped=True)}

@@ -38,7 +38,7 @@ class Lifetimes:
         self.spans[buffer] = [0, sys.maxsize]
 
     def advance(self) -> None:
-        """Start the next step."""
+        """Starts the next step."""
         self.clock += 1
 
     @contextmanager

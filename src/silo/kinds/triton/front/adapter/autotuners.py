@@ -67,11 +67,11 @@ def is_trying() -> bool:
 
 
 def watch_autotuners(decisions: TunerDecisions, *, last: bool = False) -> Callable[[], None]:
-    """Lets ``decisions`` decide for every tuner of the process. Returns a function that undoes it exactly.
+    """Lets ``decisions`` decide for every tuner of the process. Returns a function that ends this watch.
 
-    Of several watchers the newest is called; a ``last`` watcher is called only without another. Silo's own methods
-    that launch decided configs must be installed on top of this watch, so that launches with a known decision do not
-    reach it.
+    Of several watchers the newest is called; a ``last`` watcher is called only without another. Silo's own methods that
+    launch decided configs must be installed on top of this watch, so that launches with a known decision do not reach
+    the watch. When the last watch ends, Triton's own methods are restored.
     """
     with _watching:
         _decisions.insert(0 if last else len(_decisions), decisions)
@@ -98,7 +98,7 @@ def watch_autotuners(decisions: TunerDecisions, *, last: bool = False) -> Callab
 def _replace() -> list[tuple[Any, str, Any, Any]]:
     """Installs our methods on Triton's class.
 
-    Returns for each the class, the name, the replaced method and our method.
+    Returns, for each method, the class, the name, the replaced method and our method.
     """
     kind: Any = module("triton.runtime.autotuner").Autotuner
     run, bench = kind.run, kind._bench  # noqa: SLF001

@@ -126,7 +126,7 @@ _watching = Mutex()
 
 
 def watch_requests(before: RequestWatcher) -> Callable[[], None]:
-    """Calls ``before`` before each compile by Triton; returns a function that undoes it.
+    """Calls ``before`` before each compile by Triton; returns a function that ends these calls.
 
     A function that ``before`` returns is called after the compile, unless the compile failed. :func:`requested_compile`
     may be called only while there is a watcher. If ``before`` raises an error, the launch raises it. All watchers of a

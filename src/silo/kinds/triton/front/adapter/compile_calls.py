@@ -115,7 +115,7 @@ Handler = Callable[[CompileCall, Callable[[CompileCall], Any]], Any]
 def intercept_compiles(handler: Handler) -> Callable[[], None]:
     """Calls ``handler`` instead of Triton's compiler, for every kernel of the process.
 
-    Returns a function that undoes it exactly.
+    Returns a function that removes the handler.
 
     Requests for sources other than functions (files of IR), or with tuple arguments, go straight to Triton. Of several
     handlers the newest is called.
@@ -131,7 +131,7 @@ CompileWatcher: TypeAlias = Callable[[Any, Any, Mapping[str, Any]], Callable[[],
 def watch_compiles(before: CompileWatcher) -> Callable[[], None]:
     """Calls ``before`` with source, target and options each time Triton's compiler is called.
 
-    Returns a function that undoes it exactly.
+    Returns a function that removes the watcher ``before``.
 
     A function that ``before`` returns is called after the compile, unless the compile failed. A compile that a handler
     of :func:`intercept_compiles` answers by itself does not count.

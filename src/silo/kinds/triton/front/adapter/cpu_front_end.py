@@ -171,7 +171,7 @@ class CpuFrontEnd:
         """Does nothing: the CPU needs no dialects beyond Triton's own."""
 
     def get_codegen_implementation(self, _options: object) -> dict[str, Any]:
-        """Functions of the backend: dots may have any size, and plain operations convert fp8e4b15."""
+        """Functions of the backend: dots may have any size, and operations of the language itself convert fp8e4b15."""
         return {"min_dot_size": _any_size, "convert_custom_types": convert_fp8e4b15}
 
     def get_module_map(self) -> dict[str, Any]:

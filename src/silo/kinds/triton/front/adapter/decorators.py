@@ -63,8 +63,8 @@ class DecoratedKernel:
 
     ``function`` is the innermost ``JITFunction`` (or ``InterpretedFunction``).
 
-    ``tuner`` is the ``Autotuner`` if it prunes its configs. ``measured_by`` names its arguments that change
-    how it measures.
+    ``tuner`` is the ``Autotuner`` if it prunes its configs. ``measured_by`` names the arguments of ``triton.autotune``
+    that change how the tuner measures.
     """
 
     function: Any

@@ -103,7 +103,7 @@ class FirstCompile(Protocol):
 
 
 def watch_first_compile(watch: FirstCompile) -> Callable[[], None]:
-    """Calls ``watch`` instead of Triton's own functions; returns a function that undoes it exactly.
+    """Calls ``watch`` instead of Triton's own functions; returns a function that restores Triton's functions.
 
     Functions that a program or one of Triton's knobs has replaced stay as they are, and so do all functions of an
     untested version of Triton.

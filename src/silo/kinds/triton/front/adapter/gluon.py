@@ -159,7 +159,7 @@ def descriptor_layout(form: int, block: tuple[int, ...], bits: int) -> RecordVal
     """The layout of a descriptor from the number in its guard word; None for the default layout of its block.
 
     Args:
-        form: 0 without a layout; else 1 + 2 * the position in the list of swizzles + 1 if it is transposed.
+        form: 0 without a layout; else 1 + 2 * the position in the list of swizzles, + 1 if the layout is transposed.
         block: the extents of the block.
         bits: the bits of one element.
     """

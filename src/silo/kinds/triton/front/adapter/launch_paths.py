@@ -196,7 +196,7 @@ class LaunchHookPoints:
 
 
 def hook_points_are_loaded() -> bool:
-    """Whether Triton's classes are complete and its modules are set in their packages, while Triton is imported."""
+    """Whether an ``import triton`` that is still running has defined all classes whose methods Silo replaces."""
     jit, autotuner = sys.modules.get(_JIT), sys.modules.get(_AUTOTUNER)
     package, _, name = _COMPILER.rpartition(".")
     compiler = getattr(sys.modules.get(package), name, None)
@@ -352,7 +352,7 @@ def _inspected(knobs: Any) -> str:  # noqa: ANN401
 
 
 def launch_hooks() -> str:
-    """The reason why launches must go through Triton's own launcher, or "": a hook that sees each launch."""
+    """The program's hook that must see each launch, so that launches go through Triton's own launcher; or ""."""
     knobs = module("triton.knobs")
     return _inspected(knobs) or _watch_hooks(knobs.runtime, [], [])
 
@@ -405,8 +405,8 @@ def launch_state(function: Any) -> tuple[list[Any], dict[Any, Any], dict[Any, An
     driver = behind_lowering(module("triton.runtime.driver").driver.active)
     caches = caches_of(function)
     device = driver.get_current_device()
-    # Bypasses __getitem__, which would create the entry: a kernel that Silo served may lack one, and that takes
-    # milliseconds.
+    # Bypasses __getitem__, which would create the entry, and that takes milliseconds: a kernel that Silo launched may
+    # lack an entry.
     device_cache = dict[Any, Any].get(caches, device)
     return function.pre_run_hooks, caches, {} if device_cache is None else device_cache[0], function.used_global_vals
 
@@ -531,9 +531,9 @@ def _later() -> Any:  # noqa: ANN401
 
 
 def note_served(function: Any, kernel: Any, filled: Callable[[], None]) -> None:  # noqa: ANN401
-    """Makes a served kernel visible to programs in the function's caches; it is added at the first look-up.
+    """Makes a kernel that Silo launched visible to programs in the function's caches; it is added at the first look-up.
 
-    ``filled`` is called when it is added.
+    ``filled`` is called when the kernel is added.
     """
     caches = caches_of(function)
     if type(caches) is not _Caches:
@@ -553,7 +553,7 @@ def forget_served(function: Any) -> None:  # noqa: ANN401
 class _Caches(defaultdict[Any, Any]):
     """Triton's caches by device.
 
-    Creating one takes milliseconds, so served kernels are added only when a cache is read.
+    Creating one takes milliseconds, so kernels that Silo launched are added only when a cache is read.
     """
 
     def __init__(self, before: defaultdict[Any, Any]) -> None:
@@ -562,7 +562,7 @@ class _Caches(defaultdict[Any, Any]):
         self._filled: Callable[[], None] | None = None
 
     def add(self, device: Any, kernel: Any, filled: Callable[[], None]) -> None:  # noqa: ANN401
-        """Records a kernel that was served; it is added at once if the device already has a cache."""
+        """Records a kernel that Silo launched; it is added at once if the device already has a cache."""
         self._filled = filled
         self._served.setdefault(device, []).append(kernel)
         if super().__contains__(device):
@@ -572,7 +572,7 @@ class _Caches(defaultdict[Any, Any]):
         cache = super().__getitem__(device)
         served = self._served.pop(device, ())
         for kernel in served:
-            # not a key of Triton's, so that Triton still calls Silo for this call
+            # Triton never looks this key up, so it still calls Silo for this call
             cache[0][f"silo {len(cache[0])}"] = kernel
         if served and self._filled is not None:
             self._filled()

@@ -167,7 +167,8 @@ class OperationRecord(str):
     Only :func:`define` creates records.
 
     For the verifier of a text:
-        types: raises for operands, results or regions of wrong types; None if other operations check it.
+        types: raises for operands, results or regions of wrong types; None if the operation is not
+            checked by itself (the check of a loop also covers its ``scf.yield``).
         attributes: the attributes that it may have; None if a text may give it any, because no pass reads them.
         terminator: whether it ends a block.
         region_ends: the terminators that its regions may end with; empty for any.

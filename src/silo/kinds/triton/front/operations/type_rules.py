@@ -88,7 +88,7 @@ def _same_scalar(left: Type, right: Type) -> bool:
 
 
 def splat_types(_module: Module, operation: Operation) -> None:
-    """Checks that the operand is a scalar, the result a tensor of it."""
+    """Checks that the operand is a scalar, and the result a tensor of this scalar."""
     _counts(operation, 1, 1)
     source, target = operation.operands[0].type, operation.result.type
     _need(
@@ -545,7 +545,7 @@ def assume_types(_module: Module, operation: Operation) -> None:
 
 
 def foreign_types(_module: Module, operation: Operation) -> None:
-    """Checks that operands and results of a function or instruction have one shape, and not their element types."""
+    """Checks that operands and results of a function or an instruction have one shape; element types may differ."""
     shapes = {(value.type.shape, value.type.tensor) for value in (*operation.operands, *operation.results)}
     _need(operation, len(shapes) <= 1, "operands and results have one shape")
 

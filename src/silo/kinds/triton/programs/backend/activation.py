@@ -168,7 +168,7 @@ def _another_active() -> str | None:
 
 
 def _require() -> None:
-    """Raises an error without a Triton that Silo supports, a CPU that it compiles for, and the native module."""
+    """Raises an error unless Triton's version and the CPU are supported, and the native module is installed."""
     from silo.drivers.cpu.levels import host_target  # noqa: PLC0415  # with `import triton`, where nobody may ask
     from silo.kinds.triton.front.adapter import require_triton  # noqa: PLC0415
     from silo.launch.native import cpu_threads  # noqa: PLC0415

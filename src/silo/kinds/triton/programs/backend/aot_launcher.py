@@ -1,10 +1,10 @@
 """Builds a launcher for one compiled kernel as a shared object of its own, for programs that launch without Python.
 
-torch's AOTInductor loads it together with the kernel's object and calls ``run_from_nativert(x, y, z, threads, values,
-kernel)``. x, y and z are the grid. ``threads`` is the number of threads that it may use, which torch sets to 1.
-``values`` has one pointer for each parameter of the Triton function: null for constants folded into the code, an
-array's own address, or the address of a scalar, which is a 64-bit integer, a 32-bit float or a bool whatever the
-kernel's own type is. ``kernel`` is the kernel's entry.
+torch's AOTInductor loads the launcher together with the kernel's object and calls ``run_from_nativert(x, y, z, threads,
+values, kernel)``. x, y and z are the grid. ``threads`` is the number of threads that the launch may use, which torch
+sets to 1. ``values`` has one pointer for each parameter of the Triton function: null for constants folded into the
+code, an array's own address, or the address of a scalar, which is a 64-bit integer, a 32-bit float or a bool whatever
+the kernel's own type is. ``kernel`` is the kernel's entry.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ __all__ = ["CHECKED", "EFFECTS", "LAUNCH", "METADATA", "launch_metadata", "read_
 # Members in Triton's metadata: the launch info, and the effects through the object's parameters, in order.
 LAUNCH = "silo_launch"
 EFFECTS = "silo_effects"
-# A member that exists only if checks are on: the TTIR with its locations, from which code that checks itself is
-# compiled.
+# A member that exists only if checks are on: the TTIR with its locations, from which code that checks its memory
+# accesses is compiled.
 CHECKED = "silo_checked"
 
 # The members that Triton's launch path reads. Programs divide by the shared bytes to compute the occupancy, so they
@@ -33,7 +33,7 @@ def read_launch_info(metadata: Any) -> tuple[LaunchInfo, tuple[Effect, ...]]:  #
     """The launch info of a kernel from Triton's cache, and its effect through each parameter.
 
     Raises:
-        CompileError: it was not compiled by this backend.
+        CompileError: the kernel was not compiled by this backend.
     """
     try:
         launch = LaunchInfo.from_json(cast("JSON", getattr(metadata, LAUNCH, None)))

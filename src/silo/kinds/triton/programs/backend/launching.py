@@ -269,7 +269,7 @@ class CpuLauncher:
             exit_hook(launch_metadata)
 
     def _check_of(self, metadata: Any) -> NativeKernel | None:  # noqa: ANN401
-        """Code that checks itself, if checks were on when the kernel was compiled; else None."""
+        """Code that checks its memory accesses, if checks were on when the kernel was compiled; else None."""
         if getattr(metadata, CHECKED, None) is None:
             return None
         from silo.kinds.triton.programs.backend.stages import compile_check  # noqa: PLC0415  # the whole compiler

@@ -132,7 +132,7 @@ class CpuStages:
 
 
 def compile_check(kernel: str, metadata: Any, layout: tuple[LayoutSlot, ...]) -> NativeKernel:  # noqa: ANN401
-    """Returns self-checking code for a kernel that was compiled with checks on."""
+    """Returns code that checks its memory accesses, for a kernel that was compiled with checks on."""
     text: str = getattr(metadata, CHECKED)
     level = level_of(concrete_target(metadata.target))
     options = CpuOptions(mode="reference", vector_bits=level.vector_bits, fp_contract=metadata.enable_fp_fusion)

@@ -209,7 +209,7 @@ class Archive:
         """Records an entry durably, with its bytes by sha256; returns False if it is recorded already.
 
         Raises:
-            BundleError: it cannot be written.
+            BundleError: the entry cannot be written.
         """
         with self._lock:
             if entry.identity in self._known:
@@ -228,7 +228,7 @@ class Archive:
             return identity in self._known
 
     def winner(self, slot: tuple[str, str, str]) -> ForeignWinner | None:
-        """The current decision for a slot, or None."""
+        """The current decision for a slot (a kernel's fingerprint, a target and a key), or None."""
         with self._lock:
             winner = self._winners.get(slot)
             if winner is None:
@@ -238,10 +238,10 @@ class Archive:
             return winner
 
     def decide(self, winner: ForeignWinner) -> ForeignWinner:
-        """Records a decision unless one exists for its slot. Returns the decision that is valid.
+        """Records a decision, unless one is recorded for the same kernel, target and key. Returns the recorded one.
 
         Raises:
-            BundleError: it cannot be written.
+            BundleError: the decision cannot be written.
         """
         self.add(winner, {})
         with self._lock:
@@ -265,7 +265,7 @@ class Archive:
             yield
 
     def _refresh(self) -> None:
-        """Reads the records that others have added since the last call. Both locks must be held."""
+        """Reads the records added since the last call. The locks of this object and the journal must be held."""
         entries: list[Entry] = []
 
         def take(record: JournalRecord) -> None:

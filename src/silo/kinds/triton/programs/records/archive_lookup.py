@@ -115,7 +115,7 @@ def _rank(variant: Variant, wanted: Variant) -> tuple[bool, bool, int]:
 
 
 def nearest(variants: Sequence[BundleVariant], wanted: Variant, most: int = 4) -> list[tuple[Variant, str]]:
-    """The ``most`` variants with the fewest reasons against them, each with all its reasons."""
+    """At most ``most`` variants: those with the fewest reasons against them, each with all its reasons."""
     artifacts = [
         (len(list(_problems(variant.artifact.variant, variant.artifact.blob.kind, wanted))), variant.artifact)
         for variant in variants
@@ -232,7 +232,7 @@ class ArchiveLookup:
         return kernel
 
     def _named(self, wanted: Variant) -> list[str]:
-        """The bundle's kernels for a source. Tries the two names that the recorder gives first."""
+        """The bundle's kernels for a source. Looks first for ``NAME`` and ``NAME@HASH``, as recordings name them."""
         manifest = self.bundle.manifest
         for name in (wanted.kernel, f"{wanted.kernel}@{wanted.source[:12]}"):
             if name in manifest and wanted.source in self._kernel(name).sources:

@@ -229,8 +229,8 @@ class Sources:
 class Capture:
     """Records into one bundle. Triton's launch path calls its methods, in any thread.
 
-    Decisions of ``others`` are recorded as if they had been made here. Values in ``covers`` are compiled in addition to
-    the values of actual launches.
+    ``others``: a further source of decisions (such as the store), which are recorded as if they had been made here.
+    ``covers``: listed values of parameters, for which kernels are compiled in addition to the values of launches.
     """
 
     def __init__(self, recording: Archive, others: TunerDecisions | None = None, covers: Sequence[Cover] = ()) -> None:

@@ -1,4 +1,4 @@
-"""Starts recording a program's compiles and decisions, or serving them from a bundle, until it is undone."""
+"""Starts to record a program's compiles and decisions, or to serve them from a bundle, and ends this again."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def record(
     Returns a function that ends the recording.
 
     At the end of the process, everything is folded into the bundle at ``path``, which is created if necessary. Configs
-    that the lock file or ``others`` have decided are not measured. Values in ``covers`` are compiled too.
+    that the lock file or ``others`` (a further source of decisions) have decided are not measured. Kernels are also
+    compiled for the parameter values that ``covers`` lists.
 
     Raises:
         LockError: the file is not a lock.
@@ -79,10 +80,10 @@ def replay(
 
     Returns a function that ends this.
 
-    ``others`` supply the decisions that the bundle lacks.
+    ``others`` is a further source of decisions, for those that the bundle lacks.
 
     Raises:
-        BundleError: it cannot be read.
+        BundleError: the bundle cannot be read.
         LockError: the file is not a lock.
     """
     replayer = Replayer(open_folded(Path(path)), frozen=frozen, trust=trust, others=others)
@@ -109,7 +110,7 @@ def _begin() -> None:
 
     Raises:
         SystemExit: the program is frozen, and its bundle or lock file cannot be read. Importing Triton again raises
-            it again, so that a program that catches it compiles nothing either.
+            SystemExit again, so that a program that catches the exception compiles nothing either.
     """
     global _begun  # noqa: PLW0603  # Triton's plug-in may be imported anew
     if _begun:

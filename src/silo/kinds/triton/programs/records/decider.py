@@ -59,7 +59,7 @@ class KeptDecision(Persisted):
 
 
 def kept_decisions(place: str) -> Mapping[tuple[str, str, str], KeptDecision]:
-    """The newest decision for each slot among the store's records under one key."""
+    """The newest decision for each slot (kernel, target and tuner's key) among the store's records under ``place``."""
     return _newest(session().store.records.read(place))
 
 

@@ -162,9 +162,9 @@ def decide_while_accelerated() -> Callable[[], None] | None:
 
 
 class LockedDecisions:
-    """Decides for tuners from one lock file as it is now; ``others`` supply the decisions that it lacks.
+    """Decides for tuners from one lock file as it is now; ``others`` is the source of decisions that the lock lacks.
 
-    With ``SILO_TUNE=frozen`` nothing is measured: a key that neither of them has is an error.
+    With ``SILO_TUNE=frozen`` nothing is measured: a key that neither the lock nor ``others`` has is an error.
 
     Raises:
         LockError: the file does not exist, or is not a lock.
@@ -180,7 +180,7 @@ class LockedDecisions:
             self._winners.setdefault(winner.source, []).append(winner)
 
     def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
-        """The lock's config, or else the decision of the others.
+        """The lock's config, or else the decision of ``others``, the further source.
 
         Raises:
             FrozenError: ``SILO_TUNE=frozen``, and no decision fits the tuner.
@@ -212,7 +212,7 @@ class LockedDecisions:
         return other
 
     def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
-        """Passes a new decision on to the others; the lock file is only read."""
+        """Passes a new decision on to ``others``, the further source; the lock file is only read."""
         return config if self._others is None else self._others.decided(tuner, key, config)
 
     def _tell(self, what: str, why: str) -> None:

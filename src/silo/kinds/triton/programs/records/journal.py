@@ -101,8 +101,8 @@ class Journal:
         """Excludes other writers inside of the block; the file is created if it is missing.
 
         Raises:
-            BundleError: it cannot be written, other users can access it, or another process holds its lock for longer
-                than ``SILO_LOCK_WAIT``.
+            BundleError: the file cannot be written, other users can access it, or another process holds its lock for
+                longer than ``SILO_LOCK_WAIT``.
         """
         if self._locked is not None:
             yield
@@ -119,13 +119,13 @@ class Journal:
 
     @contextlib.contextmanager
     def shared(self) -> Generator[bool]:
-        """Excludes writers inside of the block, so that it can read; yields False if there is no journal.
+        """Excludes writers inside of the block, so that the block can read; yields False if there is no journal.
 
         Nothing is written or created.
 
         Raises:
-            BundleError: it cannot be read, other users can access it, or another process holds its lock for longer than
-                ``SILO_LOCK_WAIT``.
+            BundleError: the journal cannot be read, other users can access it, or another process holds its lock for
+                longer than ``SILO_LOCK_WAIT``.
         """
         with contextlib.ExitStack() as stack:
             exists = self._locked is not None

@@ -63,8 +63,8 @@ class Replayer:
 
     ``frozen``: a missing entry is an error; nothing is compiled or measured.
 
-    ``trust``: native code of the bundle is loaded without further consent. ``others`` supply decisions that the bundle
-    lacks, and receive new decisions of tuners.
+    ``trust``: native code of the bundle is loaded without further consent. ``others``: a further source of decisions
+    for those that the bundle lacks; new decisions of tuners are passed on to this source.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Replayer:
         return revived(call, code, file_hash)
 
     def _missing(self, wanted: Variant, variants: Sequence[BundleVariant]) -> NoVariantError:
-        """The error for a call that nothing serves, with the nearest variants and why each does not fit."""
+        """The error for a call that no recorded variant serves, with the nearest variants and why each does not fit."""
         name = wanted.kernel
         message = f"{self.bundle.name} holds no code for {describe_wanted(wanted)}"
         advice = "record this call too (silo exec --record)"

@@ -53,7 +53,7 @@ def current_target() -> Target:
 
 
 def winner_of(source: TritonSource, tuner: Any, key: TunerKey, config: Any) -> ForeignWinner:  # noqa: ANN401
-    """A tuner's decision as a value; with ``config`` None, a value that has only the decision's slot.
+    """A tuner's decision as a value; if ``config`` is None, a value without a config, to look decisions up by.
 
     Raises:
         SourceError: the key or the config holds a value without a canonical form.

@@ -1,8 +1,8 @@
-"""Saves measurements for tuners that use Triton's benchmark: all configs are measured shortly, the fastest in full.
+"""Saves measurements for tuners that use Triton's benchmark: all configs are measured briefly, the fastest in full.
 
-Triton measures each config for 125 ms of the kernel's time. Here each config is first measured shortly. The fastest
+Triton measures each config for 125 ms of the kernel's time. Here each config is first measured briefly. The fastest
 quarter, without configs that are slower than the fastest by more than a quarter, is then measured in full, as Triton
-does. Configs that are close to the fastest are measured again, shortly and in turns, until their order is certain or
+does. Configs that are close to the fastest are measured again, briefly and in turns, until their order is certain or
 their times are as good as equal.
 """
 
@@ -126,7 +126,7 @@ def reported_times(
 
     The other times are scaled as if they had been measured together with the winner's full measurement. If a config was
     measured in turns with the winner, the scale is the ratio of their times in these rounds; if it was only measured
-    shortly, the scale comes from the winner's short measurement. A pure function.
+    briefly, the scale comes from the winner's short measurement. A pure function.
 
     >>> reported_times({0: (2.0,), 1: (1.0,), 2: (3.0,)}, {0: (2.5,), 1: (1.5,)}, 1, {})
     {1: (1.5,), 0: (2.5,), 2: (4.5,)}

@@ -86,9 +86,9 @@ class Search:
 
 
 class TunerSearches:
-    """Watches the tuners of a process. ``ahead`` compiles their configs in workers; None if that is off.
+    """Watches the tuners of a process. ``ahead`` compiles their configs in workers; None if this is switched off.
 
-    ``short``: whether tuners that use Triton's own benchmark measure all configs shortly first.
+    ``short``: whether tuners that use Triton's own benchmark measure all configs briefly first.
     """
 
     def __init__(self, ahead: AheadCompiles | None, runs: Callable[[Any], bool], *, short: bool = False) -> None:

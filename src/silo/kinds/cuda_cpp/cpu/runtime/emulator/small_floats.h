@@ -23,7 +23,7 @@ inline float bfloat_value(unsigned short bits) {
     return bits_as<float>(unsigned(bits) << 16);
 }
 // Rounds a double or a wide integer to odd in float.
-// Rounding the result again then gives the same value as rounding once.
+// Rounding the float to two bytes then gives the same value as rounding `value` once.
 inline float once(double value) {
     float near = float(value);
     if (double(near) == value || near != near || near - near != 0.0f)

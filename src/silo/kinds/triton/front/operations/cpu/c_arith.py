@@ -224,7 +224,7 @@ def floor_ceil(stem: str, *, signed: bool) -> Renderer:
 
 
 def _differ(call: ScalarCall, *, equal: bool = False) -> str:
-    """The C expression of whether two conditions differ (or, with ``equal``, are equal), as a conditional one.
+    """The C expression of whether two conditions differ (or, with ``equal``, are equal), written with ``? :``.
 
     gcc 12 does not vectorise an exclusive or of comparisons.
     """

@@ -177,7 +177,7 @@ def _fp8_bits(number: float, element: str) -> int:
 
 
 class RefusedError(Exception):
-    """The operation lacks a C expression; the text is the reason. It is always caught in ``ops``."""
+    """The operation lacks a C expression; the text is the reason. Callers of renderers catch this error."""
 
 
 @dataclass(slots=True)

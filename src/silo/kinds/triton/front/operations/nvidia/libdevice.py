@@ -1,6 +1,6 @@
 """C expressions of libdevice functions, which Triton calls by name: all except those that have a meaning only on a GPU.
 
-It is imported with the first kernel that calls one of these functions.
+This module is imported with the first kernel that calls one of these functions.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _REFUSED = {
 }
 
 
-# The functions that the math dialect also has, by their names in it.
+# The functions that the math dialect also has, by their names in the math dialect.
 _SHARED = """exp exp2 expm1 log log2 log1p tanh erf sin cos round sqrt floor ceil trunc roundeven copysign tan asin acos
 atan sinh cosh asinh acosh atanh log10 cbrt erfc powf atan2 rsqrt"""
 
@@ -186,7 +186,7 @@ _INTEGER = {
 
 
 def _directed() -> dict[str, Renderer]:
-    """Returns a function for each libdevice function of arithmetic that names its rounding mode.
+    """Returns, by name, a renderer of each libdevice function of arithmetic whose name contains a rounding mode.
 
     The C compiler never fuses such arithmetic with other operations.
     """
@@ -202,7 +202,7 @@ def _directed() -> dict[str, Renderer]:
 
 
 def _conversions() -> dict[str, Renderer]:
-    """Returns a function for each of the family of ``float2int_rd``: every pair of types with every rounding mode."""
+    """Returns, by name, renderers of conversions such as ``float2int_rd``: all pairs of types, all rounding modes."""
     table: dict[str, Renderer] = {}
     integers = {"int": "i32", "uint": "u32", "ll": "i64", "ull": "u64"}
     for mode in ("rn", "rz", "rd", "ru"):
@@ -299,7 +299,7 @@ _HIP: Mapping[str, Renderer] = MappingProxyType(
 
 
 def _of_amd(symbol: str) -> Renderer | None:
-    """The function that computes the same as one of AMD's libraries: ``__nv_roundf`` for ``__ocml_round_f32``."""
+    """The renderer for one of AMD's functions: that of ``__nv_roundf`` for ``__ocml_round_f32``; None if unknown."""
     match = re.fullmatch(r"__ocml_(\w+)_f(32|64)", symbol)
     if symbol in _HIP or match is None:
         return _HIP.get(symbol)

@@ -45,7 +45,7 @@ def inline_renderer(truncation: str) -> Renderer:
 def inline_refusal(truncation: str) -> Callable[[Operation], str]:
     """Returns a function that gives the reason to refuse an inline assembly with any number of results, or "".
 
-    ``truncation`` is as for the renderer.
+    ``truncation``: see :func:`inline_renderer`.
     """
 
     def refuse(operation: Operation) -> str:
@@ -97,7 +97,10 @@ def _used_bits(operation: Operation, truncation: str, width: int) -> int:
 
 
 def inline_parts(operation: Operation) -> list[Operation]:
-    """One operation for each result; just the operation itself if it has one. None of them is in the module yet."""
+    """The operation split into one for each result; only ``operation`` itself if it has one result.
+
+    The new operations are not in the module yet.
+    """
     if len(operation.results) == 1:
         return [operation]
     kinds = tuple(result.type.element for result in operation.results)

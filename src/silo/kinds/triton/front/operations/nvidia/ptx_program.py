@@ -3,8 +3,8 @@
 A text that executes once for several elements (``pack``) must compute each element in the same way from its own
 operands, because which elements a GPU packs together depends on its layouts.
 
-Jumps, predicates, labels and memory accesses are not supported. Such a statement is returned as an instruction that the
-table of instructions lacks, or as the reason why it cannot be read.
+Jumps, predicates, labels and memory accesses are not supported. :func:`read_ptx` returns the reason for a statement
+that it cannot parse; :func:`evaluate` refuses an instruction that the table of instructions lacks.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class PtxText:
 
 
 def read_ptx(text: str) -> PtxText | str:
-    """Parse ``text``; returns the reason as text if a statement cannot be read.
+    """Parses ``text``; returns the reason as text if a statement cannot be parsed.
 
     >>> read_ptx("{ .reg .b16 t; cvt.u16.u32 t, $1; }").registers
     {'t': 16}
