@@ -1,4 +1,11 @@
-"""The stages of a judgement, the cheapest first: compile, bounds, checked, right, device."""
+"""The stages of a judgement, the cheapest first.
+
+- "compile": the candidate's file is run, and its kernel compiled.
+- "bounds": grids and resources are within the task's limits.
+- "checked": code that checks its own memory accesses is launched.
+- "right": the arrays that launches leave are compared with the reference's results.
+- "device": the candidate is timed against the baseline.
+"""
 
 from __future__ import annotations
 

@@ -196,9 +196,9 @@ class Draw:
     def array(self, *shape: int, dtype: str = "float32", values: str | MakesValues | None = None) -> DrawnArray:
         """Draws an array that the kernel reads.
 
-        ``values`` is one of :data:`~silo.judging.drawn_values.VALUES`, by default that of the case, or a function that
-        takes a generator of numpy's and the shape, and returns an array. In the task's last case, an earlier array of
-        equal shape and dtype is passed again.
+        ``values`` is one of :data:`~silo.judging.drawn_values.VALUES`, or a function that takes a generator of numpy's
+        and the shape, and returns an array. By default, values are drawn in the way that was chosen for the whole case.
+        In the task's last case, an earlier array of equal shape and dtype is passed again.
         """
         element = _element(dtype)
         twins = [twin for kind, extents, twin in self._made if (kind, extents) == (element, shape)]
