@@ -458,9 +458,9 @@ def maker(name: str) -> Callable[..., Any]:
 
 
 def _key_of(source: KernelSource, space: Rule, key: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the key of a kernel whose space a heuristic makes.
+    """Returns the key of a kernel whose space a heuristic makes: ``key``, or all arguments that the heuristic reads.
 
-    It has to contain the arguments that the heuristic reads.
+    Raises SpaceError if ``key`` is not empty and lacks one of these arguments.
     """
     missing = [name for name in space.reads if name not in key]
     if key and missing:

@@ -371,7 +371,7 @@ def _connect_cupy(kind: type) -> None:
 
 
 def _connect_jax(kind: type) -> None:
-    """Registers a reader for jax arrays on TPUs: they have no address, so jax itself has to describe them."""
+    """Registers a reader for jax arrays on TPUs. These arrays have no address, so jax itself has to describe them."""
     jax: Any = sys.modules["jax"]
     places = {device: index for index, device in enumerate(jax.local_devices()) if device.platform == "tpu"}
     if not places:

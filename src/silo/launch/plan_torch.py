@@ -31,8 +31,8 @@ _QUIET: Final = frozenset(
 )
 
 
-# These operations return numbers besides tensors. The numbers depend on shapes alone, and without dropout none is
-# random.
+# The beginning of the names of operations that return numbers besides tensors. The numbers depend on shapes alone, and
+# without dropout none is random.
 _ATTENTION: Final = "aten::_scaled_dot_product_"
 _RANDOM: Final = "it draws random numbers, which would be the same in each replay"
 
