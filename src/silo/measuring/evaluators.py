@@ -397,7 +397,7 @@ class BenchEvaluator:
         return Measured(config, timing.samples, median(counted), ReferenceSamples(reference.config, timing.reference))
 
     def _code_of(self, reference: ReferenceConfig) -> ReferenceCode | None:
-        """Returns the reference's code. None if it no longer compiles: then configs are measured alone."""
+        """Returns the reference's code. If it no longer compiles, returns None, and configs are measured alone."""
         try:
             return ReferenceCode(reference, self._artifacts.get(reference.config).artifact)
         except CompilerMissingError:

@@ -34,7 +34,7 @@ _SETUP_LIMIT_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class MeasuredCandidate:
-    """A variant to measure: its code, and the grid of its launch."""
+    """A variant to measure: its artifact with the code, and the grid of its launch."""
 
     code: VouchedCode
     grid: tuple[int, ...]
@@ -87,7 +87,7 @@ class ArgumentCopy:
             return self._shared
 
     def give_back(self) -> None:
-        """Ends one holder's use of the copy; the last one frees it."""
+        """Ends the use of the copy by one holder; the last holder's call frees the copy."""
         with self._lock:
             self._holders -= 1
             if self._holders == 0 and self._shared is not None:

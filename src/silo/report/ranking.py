@@ -98,7 +98,7 @@ class ParameterEffect:
 class FailureGroup:
     """Configs whose failures have the same kind and the same first line.
 
-    ``detail`` is the whole message of one of them.
+    ``detail`` is the whole message of one of the failures.
     """
 
     kind: str
@@ -158,7 +158,7 @@ def _order(value: Value) -> tuple[object, ...]:
 
 
 def value_text(value: Value) -> str:
-    """Returns a value as people write it."""
+    """Returns a value as text: floats in the short form of ``%g``."""
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

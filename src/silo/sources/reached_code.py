@@ -87,7 +87,7 @@ class ReachedCode:
         return None
 
     def flags(self, target: Any) -> Sequence[bool]:  # noqa: ANN401
-        """Returns the options with which a function was declared and which its source does not show."""
+        """Returns the options with which a function was declared, if the function's source does not show them."""
         del target
         return ()
 
@@ -96,7 +96,7 @@ class ReachedCode:
         raise NotImplementedError
 
     def describe_class(self, kind: type) -> JSON:
-        """Returns the description of a class of the kernel's author."""
+        """Returns the description of a class that the kernel's author wrote."""
         try:
             source = textwrap.dedent(inspect.getsource(kind))
         except (OSError, TypeError):
@@ -215,13 +215,13 @@ class ReachedCode:
         return list(values.items())
 
     def meet(self, function: Any, name: str) -> None:  # noqa: ANN401
-        """Called for each free name in a function's text that has a value."""
+        """Called for each free name in a function's text, if the name has a value."""
 
     def follow(self, holder: Any, name: str, value: Any) -> None:  # noqa: ANN401
         """Called for each attribute that a function's text reads from an object that it names."""
 
     def _is_whole(self, value: object) -> bool:
-        """Whether an object's attributes are part of its own description, so that they are not followed."""
+        """Whether the description of an object already covers its attributes, so that they are not followed."""
         return (
             self.is_constant(value)
             or self.is_function(value)
@@ -317,7 +317,7 @@ _CONTAINERS = (list, dict, set)
 
 
 class Places:
-    """The places read so far, each once, with the value at that time.
+    """The places (globals, closure variables, attributes) that a source read so far, each once, with the value then.
 
     Objects of a library (if ``is_library`` is true for the name of their module) are identified by the library's
     version and left out.
@@ -389,7 +389,7 @@ def _copied(value: object) -> object:
 
 
 def places_hold(places: tuple[object, ...]) -> bool:
-    """Whether each place still has its value, compared in the same way as the native launcher does."""
+    """Whether each place (a variable or attribute) still has its value, compared in the way of the native launcher."""
     for at in range(0, len(places), 3):
         holder, name, value = cast("tuple[Any, str | None, object]", places[at : at + 3])
         if name is None:
@@ -492,7 +492,7 @@ class ReachedObjects(ReachedCode):
     def _plain_value(self, member: object) -> JSON:
         """Returns a class attribute as data if it is a plain value, else None.
 
-        The class's text alone is not enough, because it may take the value from a global.
+        The class's text alone is not enough, because the text may take the attribute's value from a global.
         """
         try:
             return ["value", self.value_of(member)]

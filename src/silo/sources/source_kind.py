@@ -86,7 +86,7 @@ class UnnamedInBundles(Protocol):
 
 @runtime_checkable
 class ServesPrograms(Protocol):
-    """A kind whose kernels programs launch through another framework, from which Silo can take the launches over."""
+    """A kind for kernels that programs launch through another framework; Silo can take these launches over."""
 
     def programs_reached(self) -> Decision:
         """Whether Silo takes effect in a program that is started from this process."""
@@ -104,7 +104,7 @@ class NeedsPackages(Protocol):
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """The packages of the requirement, the library first, and modules with another name than their package."""
+        """The packages of the requirement, the library first, and modules with another name than their package's."""
         ...
 
     def versions(self) -> Mapping[str, str]:
