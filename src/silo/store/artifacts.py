@@ -127,7 +127,7 @@ class Outcome(Persisted):
 
     @property
     def refs(self) -> tuple[BlobRef, ...]:
-        """The references of all blobs, that of the code first."""
+        """The references of all blobs; the code's blob comes first."""
         return (self.blob, *self.sidecars)
 
     @property
@@ -193,7 +193,8 @@ class Artifacts:
     def here(self, key: str) -> Artifact | None:
         """Returns the artifact of an artifact key if this store has its description, or None.
 
-        The description is not fetched from the remote store; missing blobs of the code are.
+        Only blobs that the description names and that are missing here are fetched from the remote store, not the
+        description.
         """
         artifact = self._here(key)
         self._count_hit(artifact)
@@ -268,7 +269,7 @@ class Artifacts:
     def outcome_here(self, job_key: str) -> Outcome | None:
         """Returns the outcome of a compile job if this store has recorded it, or None.
 
-        The outcome is not fetched from the remote store; missing blobs of the code are.
+        Only blobs that the outcome names and that are missing here are fetched from the remote store, not the outcome.
         """
         return self._usable_outcome(self._read(self._jobs, "job", job_key, Outcome.from_json))
 

@@ -435,7 +435,7 @@ _locking: dict[int, int] = {}  # file descriptors that hold a lock or wait for o
 
 def _let_go() -> None:
     # The descriptors now refer to /dev/null and stay open. If they were closed, files that the child opens could get
-    # their numbers, and a finalizer could then close these.
+    # the same numbers; then a finalizer that closes the old descriptors would close these files.
     for descriptor, thread in list(_locking.items()):
         if thread != threading.get_ident():
             nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)

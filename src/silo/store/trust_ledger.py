@@ -54,7 +54,7 @@ def may_load(
     signed: Decision | None = None,
     older: str = "",
 ) -> Decision:
-    """Decides whether native code with this digest may be loaded, and on whose trust.
+    """Decides whether native code with this digest may be loaded, and for which reason.
 
     ``built`` holds code that this user's store compiled, ``trusted`` code that the user trusted with ``silo trust``,
     and ``trust`` is the caller's consent to this one load. ``signed``: whether a key that is trusted here signed the
@@ -157,7 +157,7 @@ class TrustLedger:
     def note_built(self, *codes: Vouchable) -> None:
         """Records consent to native code that was compiled here, and to cases and C text that were written here.
 
-        Called by the compile path, by a build, and for the launches that programs of jax name.
+        Compiling and building call this, and so does the storing of a call that a jax program names by a digest.
         """
         if not self._lists[BUILT].is_read:
             self._refresh(BUILT)
@@ -308,7 +308,7 @@ class TrustLedger:
     ) -> Consent:
         """Returns consent to load ``code``, which came from ``origin``. Raises ``TrustError`` if it is not trusted.
 
-        ``signed`` returns the file that the code is from, as it was read: a trusted key may have signed it.
+        ``signed`` returns the file that holds the code, as it was read: a trusted key may have signed the file.
         """
         decision = self.decide(code, trust=trust, signed=self._signature_check(signed))
         if isinstance(decision, Rejected):

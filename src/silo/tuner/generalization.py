@@ -108,7 +108,7 @@ def ordered(samples: Iterable[Sample]) -> tuple[Sample, ...]:
 def fit_unseen(key: Sequence[str], samples: Sequence[Sample], configs: Sequence[Config]) -> Fitted:
     """Fits a decision list that chooses among ``configs``, and compares it with the rule of the nearest bucket. Pure.
 
-    Keys with anything but natural numbers get no list.
+    If the key has a value that is not a natural number, no list is fitted.
     """
     distinct = ConfigSet(configs).listed
     return _fit(tuple(key), ordered(samples), tuple(sorted(distinct, key=lambda config: config.order_key)))
@@ -254,7 +254,7 @@ def _choice(leaves: Sequence[_Leaf], sizes: Sequence[int]) -> Config:
 
 
 def _errors(values_ppm: Sequence[int], errors: int) -> bool:
-    """Returns whether the mean is above zero by more than ``errors`` of its standard errors. Computes in integers."""
+    """Returns whether the mean exceeds zero by more than ``errors`` times its standard error. Computes in integers."""
     count, total = len(values_ppm), sum(values_ppm)
     # The test is mean > errors * sqrt(variance / count), where variance = (sum of squares - total^2 / count) /
     # (count - 1). Both sides are squared and multiplied out.

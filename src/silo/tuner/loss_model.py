@@ -46,7 +46,7 @@ _SIZE = 0.15  # the distance of two sizes that are an octave apart
 _QUOTIENT = 0.25  # the distance of two quotients of a size and a parameter that are an octave apart
 _OCTAVES = 2  # the most octaves between a size and a parameter, in both directions: larger distances are clipped to it
 _MOST_WASTE = 3  # the most octaves of waste; a larger waste is clipped to it
-# Hyperparameters to choose among, by likelihood.
+# Length scales and noises of the processes to choose among: those with the greatest likelihood are used.
 _LENGTHS = (0.7, 1.5, 3.0)
 _NOISES = (0.003, 0.02, 0.1)
 _OWN = (0.3, 1.0)  # variance of the part of a config's loss that its values do not explain; 0 is also tried
@@ -75,7 +75,7 @@ _FALL = 3
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One measured bucket: its winner, and the time in nanoseconds of each usable config, in order of order keys."""
+    """One measured bucket: its winner, and the time in nanoseconds of each usable config, sorted by order key."""
 
     bucket: Bucket
     winner: Config
@@ -221,7 +221,7 @@ class LossModel:
             return configs, self._drawn([process.joint_left_out(rows) for process in self._processes])
 
     def _own_nearness(self, bucket: Bucket) -> Array:
-        """Returns the correlation of each config's unexplained loss at a size with that of each observation."""
+        """Returns the correlation of each config's unexplained loss at a size with that loss in each observation."""
         import numpy as np  # noqa: PLC0415
 
         near = np.array([_nearness(bucket, sample.bucket) for sample in self.samples])[self._sample_of]
@@ -325,7 +325,7 @@ class LossModel:
 
 
 class _As:
-    """The scale of the first process, which leaves losses unchanged."""
+    """The scale of the first process: losses as they are."""
 
     def values(self, losses: Array) -> Array:
         """Converts losses to the values that a process learns."""
@@ -383,7 +383,7 @@ class _Process:
         return self._expected(covariance @ self._weights, (1 + self._own - explained) * self._deviation**2)
 
     def joint(self, points: Array, known: Array, own: Array) -> tuple[Array, Array]:
-        """Returns the means and the covariance of the values at ``points``, one point of each config."""
+        """Returns the means and the covariance of the values at ``points``, which hold one point for each config."""
         import numpy as np  # noqa: PLC0415
 
         covariance = self._kernel.between(points, known) + self._own * own

@@ -150,7 +150,8 @@ def _best_known(first: Config, *known: Config | None) -> tuple[Config, Origin]:
 
 
 EFFORT_SCHEMA = "effort/1"
-BEGUN, SETTLED = "begun", "settled"  # other values of "ended" are the reasons why sessions ended
+# Two values of the member "ended" of a record. Its other values are the reasons why sessions ended.
+BEGUN, SETTLED = "begun", "settled"
 _WHOLE = frozenset({SETTLED, "complete", "evaluations"})
 _DECIDED = _WHOLE | {ENOUGH}
 

@@ -40,7 +40,7 @@ _Members = tuple[tuple[str, object], ...]
 
 @dataclass(frozen=True)
 class ReachableConfigs:
-    """The configs whose trials count for a space: its own, and those that refining them can produce.
+    """The configs whose trials count for a space: its own configs, and the configs that refining them can produce.
 
     The space must not be empty. No refinement changes the members in ``fixed``, because the caller set them. Of a space
     of groups, only the configs that it lists are refined.

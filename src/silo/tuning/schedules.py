@@ -34,7 +34,7 @@ __all__ = [
     "read_schedule",
 ]
 
-_GAIN = 0.005  # a turn that makes the best time shorter by a smaller fraction than this counts as without a gain
+_GAIN = 0.005  # a turn counts as one without a gain if it makes the best time shorter by a smaller fraction than this
 _FIRST_GUESS = 0.05  # the gain that is expected of a task's second turn, as a fraction of the best time
 _DECAY = 0.5  # the expected gain is multiplied by this for each turn without a gain
 _MOST_BYTES = 1 << 20

@@ -271,7 +271,7 @@ def _major(k_major: bool) -> str:  # noqa: FBT001
 def _tiles(operand: Literal["a", "b"], plan: OperandDescription, k_major: bool, *, usual: bool) -> str:  # noqa: FBT001
     """Returns the DSL expression for the layout of an operand's stages in shared memory.
 
-    ``usual`` is the DSL's default for ``is_k_major``, which is omitted.
+    If ``k_major`` equals ``usual``, the DSL's default for ``is_k_major``, that argument is omitted.
     """
     suffix = "" if k_major == usual else f", is_k_major={k_major}"
     return f"blackwell.make_smem_layout_{operand}(mma, {plan.tile}, {plan.dtype}, {plan.stages}{suffix})"
