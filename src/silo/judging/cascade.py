@@ -467,7 +467,7 @@ class Judge:
 
 @frozen
 class _Outcome:
-    """The messages of a confined process, without the first one about its confinement, and how it ended."""
+    """The messages of a confined process, without the first one about its confinement, and how the process ended."""
 
     ended: Ended
     confined: Confined

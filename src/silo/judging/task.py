@@ -69,9 +69,10 @@ class Sizes(Enum):
 class TaskLimits:
     """The limits of one candidate.
 
-    ``configs``: how many configs of its space are judged. ``programs``: the programs of one grid. ``seconds`` and
-    ``memory_bytes``: for each of its processes. ``scratch_bytes``, ``shared_bytes`` and ``registers`` (of a group of
-    threads): the resources of its code. ``steps``: iterations of loops, and accesses, of one program.
+    ``configs``: how many configs of the candidate's space are judged. ``programs``: the most programs of one grid.
+    ``seconds`` and ``memory_bytes``: the limits of each of the candidate's processes. ``scratch_bytes``,
+    ``shared_bytes`` and ``registers`` (of a group of threads): the limits of resources of the candidate's code.
+    ``steps``: the most iterations of loops, and accesses, of one program.
     """
 
     configs: int = 4

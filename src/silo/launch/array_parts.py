@@ -60,9 +60,9 @@ class ArrayExtent:
         return self.low + self.high
 
     def view(self, memory: memoryview) -> NDArray[Any]:
-        """Returns an array with this shape and these strides over other ``memory`` of :attr:`size` bytes.
+        """Returns an array with this array's shape and strides over other ``memory`` of :attr:`size` bytes.
 
-        Its elements are unsigned integers of the dtype's width.
+        The elements of the result are unsigned integers of the dtype's width.
         """
         import numpy as np  # noqa: PLC0415  # numpy is optional
 

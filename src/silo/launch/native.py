@@ -253,7 +253,7 @@ def path() -> str:
 
 
 def has_driver(kind: str) -> bool:
-    """Returns whether the native module has a driver for devices of a kind, and so can allocate Buffers there.
+    """Returns whether the native module has a driver for devices of a kind, and so can allocate Buffers on them.
 
     The machine may lack such devices.
     """
@@ -335,7 +335,7 @@ def notice(kind: type) -> None:
     elif kind.__name__ == "ArrayImpl" and kind.__module__.partition(".")[0] in ("jax", "jaxlib"):
         _connect_jax(kind)
     elif hasattr(kind, "__cuda_array_interface__") and not hasattr(kind, "__dlpack__"):
-        open_drivers()  # this protocol does not name the device, so the drivers have to find it by the address
+        open_drivers()  # The protocol does not name the device, so the drivers have to find the device by the address.
 
 
 def _refuse_traced(array: object) -> None:

@@ -240,8 +240,8 @@ class FormMaker:
     def _returned(self, result: object) -> tuple[object, ...] | None:
         """Describes the function's result, so that replays can return it.
 
-        It may be an argument, an array that every replay uses, None, or a tuple of these. Returns None for any other
-        result.
+        The result may be an argument, an array that every replay uses, None, or a tuple of these. Returns None for any
+        other result.
         """
         if isinstance(result, tuple | list):
             items = [self._returned_one(item) for item in cast("Sequence[object]", result)]

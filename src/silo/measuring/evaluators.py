@@ -213,7 +213,8 @@ class CompiledArtifacts:
             pending = self._start(config)
         if isinstance(pending, SiloError):
             raise pending
-        pending.wait()  # without holding the lock, because other threads need it to wait for other artifacts
+        # waits without holding the lock, because other threads need the lock to wait for other artifacts
+        pending.wait()
         with self._lock:
             artifact = self.compilation.finish(pending)
         compile_ns = time.monotonic_ns() - begin if pending.fresh else 0

@@ -230,8 +230,8 @@ def main(arguments: Sequence[str]) -> None:
     """Serves requests: ``main([device, arguments, results, when])``.
 
     ``arguments`` and ``results`` are file descriptors that this process inherited. If ``when`` is ``idle``, the process
-    leaves the CPUs to every other process that wants them. Other processes map the same arguments, so they are mapped
-    read-only.
+    leaves the CPUs to every other process that wants them. Other processes map the same arguments, so this process maps
+    them read-only.
     """
     name, given_path, results, when = arguments
     if when == "idle":

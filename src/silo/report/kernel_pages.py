@@ -1,6 +1,6 @@
 """Pages of HTML: one page for each kernel, and the index of a report.
 
-They contain all they need, and work without scripts.
+Each page contains everything that it shows, and works without scripts.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class OtherSizes:
 
     @classmethod
     def of(cls, study: Study, learnt: Generalization) -> OtherSizes:
-        """Returns the table of one generalization. ``study`` is one of the studies that it was learnt from."""
+        """Returns the table of one generalization. ``study`` is one of the studies that ``learnt`` was learnt from."""
         held_out = [f"{item / 10_000:.1f} %" for item in learnt.fitted.held_out] or [""] * len(learnt.samples)
         rows = tuple(
             (

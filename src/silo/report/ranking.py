@@ -196,8 +196,8 @@ def failure_groups(trials: Iterable[Trial]) -> tuple[FailureGroup, ...]:
 def compare(trials: Sequence[Trial], winner: Winner, default: Config, seed: str) -> ConfigComparison | None:
     """Compares the default with the winner. None if one of them has no samples.
 
-    The samples are those that were taken of both in turns, if they exist. The interval is from a bootstrap of the ratio
-    of medians (1000 resamples, seeded by ``seed``, so that the same trials give the same interval).
+    If samples of both were taken in turns, only these samples are compared. The interval is from a bootstrap of the
+    ratio of medians (1000 resamples, seeded by ``seed``, so that the same trials give the same interval).
     """
     scales = Scales(trials)
     for stage in (Stage.FINAL, Stage.SEARCH):

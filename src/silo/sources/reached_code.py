@@ -55,7 +55,7 @@ Names: TypeAlias = tuple[tuple[str, ...], ...]
 class ReachedCode:
     """The functions and classes reached so far, as ``parts``; a reference is an index into ``parts``, so cycles end.
 
-    Kinds of sources inherit from this class and override the methods that differ for them.
+    Kinds of sources inherit from this class and override the methods that depend on their library.
     """
 
     libraries: ClassVar[tuple[str, ...]] = ("builtins", "math", "typing", "copy")

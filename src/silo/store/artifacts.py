@@ -366,7 +366,10 @@ class KeptFiles:
         return None if entry is None else entry.blob.sha256
 
     def put(self, key: str, files: Mapping[str, bytes]) -> bool:
-        """Stores files by name under a key, replacing its earlier files. Returns False if they have too many bytes."""
+        """Stores files by name under a key, replacing the key's earlier files.
+
+        Returns False, and stores nothing, if the files have too many bytes.
+        """
         if sum(len(data) for data in files.values()) > MOST_BYTES:
             return False
         packed = zlib.compress(b"".join(files.values()), _LEVEL)

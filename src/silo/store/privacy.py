@@ -159,7 +159,8 @@ def open_private(path: Path, flags: int = os.O_RDONLY) -> int:
     """Opens a file of the store after checking that only its user may have written it and its folder.
 
     Raises:
-        NotPrivateError: one of them is another user's, others may write it, or it is a link or no plain file.
+        NotPrivateError: the file or its folder belongs to another user, or others may write it; or the path is a link,
+            or no plain file.
         OSError: the file cannot be opened.
     """
     check_folder(path.parent)
@@ -179,7 +180,7 @@ def open_own(path: Path, flags: int = os.O_RDONLY) -> int:
         OSError: the file cannot be opened.
     """
     descriptor, status = _opened(path, flags)
-    if status.st_nlink > 1:  # 0 if it was just removed
+    if status.st_nlink > 1:  # 0 if the file was just removed
         os.close(descriptor)
         raise NotPrivateError(f"it is a file with {status.st_nlink} names (hard links), perhaps one of yours", path)
     if flags & (os.O_RDWR | os.O_WRONLY) and stat.S_IMODE(status.st_mode) & (stat.S_IRWXG | stat.S_IRWXO):

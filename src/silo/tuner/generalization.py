@@ -40,7 +40,7 @@ __all__ = [
 
 _notices = Notices()
 
-# With fewer measured buckets, too few remain to learn from when one is held out.
+# With fewer measured buckets, no list is fitted: if one bucket is held out, too few remain to learn from.
 _FEWEST = 4
 _DEPTH = 6
 # A list of this depth is grown from the measured buckets alone, without the model. It replaces the model's list if it

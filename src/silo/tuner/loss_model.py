@@ -212,7 +212,7 @@ class LossModel:
             return self._drawn([process.joint(points, self._known, own) for process in self._processes])
 
     def held_out_draws(self, number: int) -> tuple[tuple[Config, ...], Array]:
-        """Returns the configs of one sample, and draws of their regrets at its size, made from the other samples."""
+        """Returns the configs of one sample, and draws of these configs' regrets there, made from the other samples."""
         import numpy as np  # noqa: PLC0415
 
         rows = np.flatnonzero(self._sample_of == number)
@@ -228,7 +228,7 @@ class LossModel:
         return (np.arange(len(self.configs))[:, None] == self._config_of[None, :]) * near[None, :]
 
     def _drawn(self, joints: Sequence[tuple[Array, Array]]) -> Array:
-        """Returns joint draws of the regrets from both processes, from each in proportion to its weight in the mean.
+        """Returns joint draws of the regrets: from each process a number in proportion to its weight in the mean.
 
         A row is one draw; it holds the logarithm of 1 plus the regret.
         """
@@ -249,7 +249,7 @@ class LossModel:
         return {self.configs[position]: regret for position, regret in zip(places, mixed, strict=True)}
 
     def _held_out_regrets(self, number: int) -> tuple[Places, Array]:
-        """Returns the indices of one sample's configs, and the processes' regrets for them without this sample."""
+        """Returns the indices of one sample's configs, and the regrets that the other samples predict for them."""
         import numpy as np  # noqa: PLC0415
 
         rows = np.flatnonzero(self._sample_of == number)

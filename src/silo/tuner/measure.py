@@ -214,7 +214,7 @@ def measure(
 
 
 class _Turns:
-    """Takes samples of the reference: one after each of the contender's, or after every few if it is slow."""
+    """Takes samples of the reference: one after each of the contender, or after several if the reference is slow."""
 
     def __init__(self, beside: Beside, timer: Timer, policy: MeasurePolicy, patience: _Patience) -> None:
         self._beside = beside

@@ -210,7 +210,8 @@ def read_effort(study: Study, records: RecordStore) -> TimeSpent:
     try:
         effort_records = list(records.read(effort_key(study.key)))
     except (StoreError, OSError):
-        return TimeSpent()  # not reported here: reading the trials from this store will fail too, and reports it
+        # The error is not reported here, because reading the trials from this store will fail too and report it.
+        return TimeSpent()
     title = "a record of tuning effort"
     for record in effort_records:
         try:

@@ -151,7 +151,7 @@ class Refinement:
     reason: str
 
     def explained(self, trial: Trial) -> Trial:
-        """Returns a trial of this config with the reason added to its message, after the message of a failure."""
+        """Returns a trial of this config with ``reason`` added to its message; the message of a failure comes first."""
         lines = [f"{_MARK}{self.reason}", *filter(None, [trial.message])]
         return replace(trial, message="\n".join(lines if trial.status is Status.OK else reversed(lines)))
 

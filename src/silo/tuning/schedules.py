@@ -341,8 +341,8 @@ class ScheduleState:
     def claim(self, tasks: Sequence[Task], patience: int, failed_now: Iterable[str] = ()) -> tuple[Task, str] | None:
         """Chooses the next task and claims it, in one step; returns the task and the claim's name, or None.
 
-        A claim ends with its turn, when its process is gone (on this host), or after ten minutes and three times the
-        time of a turn.
+        A claim ends with its turn, or when its process is gone (on this host), and at the latest after ten minutes plus
+        three times the time of a turn.
         """
         chosen: list[Task] = []
         name = f"{os.uname().nodename} {os.getpid()} {time.time_ns()}"

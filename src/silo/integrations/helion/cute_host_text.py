@@ -229,7 +229,7 @@ def host_lines(plan: MatmulDescription, names: Sequence[str], shapes: Mapping[in
         f"across = cute.tiled_divide(cute.make_layout({operands.cluster}), (mma.thr_id.shape,))",
         f"left_tiles = {_tiles('a', operands, operands.left_k_major, usual=True)}",
         f"right_tiles = {_tiles('b', operands, operands.right_k_major, usual=False)}",
-        # The matmul reads its right operand as N by K, so it is transposed.
+        # The matmul reads its right operand as N by K, so the operand is transposed.
         f"turned = cute.make_tensor({right}.iterator, cute.select({right}.layout, mode=[1, 0]))",
         (
             f"{atom_left}, {tensor_left} = cute.nvgpu.make_tiled_tma_atom_A("

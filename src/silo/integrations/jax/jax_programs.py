@@ -416,7 +416,7 @@ def record_of(form: JaxCallForm, device: Device) -> str:
 def _resolve(name: str, platform: str, index: int) -> None:
     """Loads the record ``name`` and its code. A handler calls this for a call that it does not know.
 
-    If it raises, the program reports the error.
+    If this function raises, the program reports the error.
     """
     with _lock:
         registered = _records.get(name)

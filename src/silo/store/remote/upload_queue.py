@@ -51,7 +51,7 @@ def digest_of(line: bytes) -> str:
 
 
 def fold_of(lines: Sequence[bytes]) -> tuple[str, bytes]:
-    r"""Makes one object of the lines of a list; returns the last part of its name, and its bytes.
+    r"""Makes one object of lines of a list; returns the last part of the object's name, and the object's bytes.
 
     >>> fold_of([b"a\n", b"b\n"])[0][-4:]
     'a2.2'

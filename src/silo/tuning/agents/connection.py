@@ -230,7 +230,8 @@ class PipeConnection:
         except AgentLostError as error:
             self.kill()
             raise AgentLostError(f"{error}{self._said()}") from None
-        # after Ctrl-C the answer is still due, and the next request would read it as its own: so end the agent
+        # After Ctrl-C the agent still has to send its answer, which the next request would read as its own. So end the
+        # agent.
         except BaseException:
             self.kill()
             raise

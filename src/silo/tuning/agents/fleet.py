@@ -341,7 +341,7 @@ class Fleet:
             return
 
     def stop(self, turn: Turn) -> None:
-        """Makes the request that another thread runs with this turn fail soon. Any thread may call this method."""
+        """Stops the request that another thread runs with this turn: it fails soon. Any thread may call this."""
         with self._changed:
             turn.stopped = True
             connection = None if turn.seat is None else turn.seat.connection
