@@ -186,7 +186,7 @@ class Candidates(Sequence[HeuristicCandidate]):
 
 
 class Draft:
-    """Collects candidates while a heuristic makes them, and the reasons of rejected configs."""
+    """Collects candidates while a heuristic makes them, and the reasons why configs are rejected."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind

@@ -89,10 +89,11 @@ class Judge:
     """Judges candidates of one task.
 
     An accepted candidate is timed against the task's baseline on ``device``: "cpu", or None for no timing. With
-    ``fleet``, agents with a GPU launch each candidate that is right on the CPU, and time it there. ``allow_weak``
-    accepts a system that confines candidates less than Silo requires. ``seconds`` is the longest time to measure one
-    candidate. Candidates are also compiled for ``targets``, GPUs that need not be here, and their resources are
-    compared with the task's limits. ``processes`` may be shared between judges; without it the judge starts its own.
+    ``fleet``, agents with a GPU launch and time each candidate that is right on the CPU. ``allow_weak`` accepts a
+    system that confines candidates less than Silo requires. ``seconds`` is the longest time to measure one candidate.
+    Candidates are also compiled for ``targets``, GPUs that this machine need not have, and the resources of that code
+    are compared with the task's limits. ``processes`` may be shared between judges; without it the judge starts its
+    own.
     """
 
     def __init__(

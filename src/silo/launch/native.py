@@ -1,8 +1,8 @@
 """Imports the native module (no other Python module does), and registers the functions that it calls back.
 
 A GPU's driver is opened when it is first needed. An array library is connected when one of its arrays first appears in
-a call; this module imports none. The settings for CPU threads and reserved multiprocessors apply to all launches of the
-process.
+a call; this module imports no array library. The settings for CPU threads and reserved multiprocessors apply to all
+launches of the process.
 """
 
 from __future__ import annotations
@@ -542,7 +542,7 @@ def apply_setting() -> None:
 def cpu_threads(count: int | None = None) -> int:
     """Returns the number of threads of a CPU launch, including the calling one.
 
-    With ``count`` (1 to 1024), sets it for the whole process first.
+    With ``count`` (1 to 1024), first sets this number for the whole process.
     """
     apply_setting()
     return _pool_threads() if count is None else _pool_threads(count)

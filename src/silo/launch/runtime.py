@@ -165,7 +165,7 @@ def make_launcher(
 def _extent_numbers(
     kernel: str, names: Sequence[str], extents: HeldExtents | None, contiguous: Sequence[str] = ()
 ) -> tuple[int, ...]:
-    """Returns, for each parameter, its value of enum silo_extent in native/core/extents.h."""
+    """Returns, for each parameter, the extents that its guard compares, as a number of enum silo_extent (extents.h)."""
     numbers = {None: 0, "shape": 1, "layout": 2, "dynamic": 3, "contiguous": 4}
     kinds = {} if extents is None else {name: kind.value for name, kind in extents.arguments}
     if missing := [name for name in kinds if name not in names]:

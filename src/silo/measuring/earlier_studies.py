@@ -140,8 +140,8 @@ def carried_before(trials: Iterable[Trial], known: Iterable[Trial]) -> dict[str,
 def carried_trials(trials: Iterable[Trial], same: Mapping[str, str]) -> tuple[Trial, ...]:
     """Returns the trials that count under today's compiler, with today's artifacts. Pure.
 
-    A trial counts if both its code and the code of the reference that it was measured beside are the same today. It
-    keeps the name of the compiler that it was made with.
+    A trial counts if today's compiler makes the same code for its config and for the reference that was measured beside
+    it. A returned trial keeps the name of the compiler that it was made with.
 
     Args:
         trials: the trials of an earlier study.

@@ -262,7 +262,7 @@ class BenchEvaluator:
         artifacts: the source of compiled code.
         bench: runs the code; closed with this object.
         check: checks results; None compares them with the results of the first of ``configs`` that runs.
-        configs: the space, used for this comparison.
+        configs: the configs of the space in order; used only if ``check`` is None.
         findings: measurements shared with the evaluators of other devices.
         metrics: the metrics to measure besides times.
     """

@@ -2,7 +2,7 @@
 
 :mod:`silo.measuring.measuring_process` starts it. A candidate may write outside of its arrays, fault or never end. In
 this process that costs one config: the process is stopped, and the next process starts with the arguments' original
-content. It loads no framework and no compiler.
+content. The process loads no framework and no compiler.
 """
 
 from __future__ import annotations

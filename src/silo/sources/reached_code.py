@@ -135,7 +135,7 @@ class ReachedCode:
         number = len(self.parts)
         self._numbers[id(plain)] = number
         self._alive.append(plain)
-        self.parts.append(None)  # reserve the index before the objects that it reaches get theirs
+        self.parts.append(None)  # reserves the target's index before the objects that the target reaches get theirs
         self.parts[number] = (
             self.describe_class(plain) if inspect.isclass(plain) else self._describe_function(target, plain)
         )
@@ -511,7 +511,8 @@ class ReachedObjects(ReachedCode):
             members = [self.encode(item, name, depth + 1) for item in cast("set[object]", value)]
             return ["set", cast("JSON", sorted(members, key=canonical_json))]
         kind = cast("type[object]", type(value))
-        # the text below would describe an array, and it omits elements
+        # An array is refused, because the text by which other objects are described below would omit elements of the
+        # array.
         if hasattr(kind, "__dlpack__") or hasattr(kind, "__array_interface__"):
             raise SourceError(f"the kernel reads {name}, a {kind.__name__}: pass it as an argument")
         self.refuse(value, name)

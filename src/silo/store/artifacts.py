@@ -54,7 +54,7 @@ class Blobs(Protocol):
         ...
 
     def holds(self, sha256: str, size: int) -> bool:
-        """Returns whether a blob of this name and size is here, as far as can be seen without reading it."""
+        """Returns whether the store seems to have a blob of this name and size; does not read the blob."""
         ...
 
 

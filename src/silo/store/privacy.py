@@ -307,7 +307,10 @@ def _check(path: Path, found: os.stat_result) -> None:
 
 
 def _way_to(root: str) -> tuple[list[Node], str | None]:
-    """Returns the folders and links on the path to ``root``, and its path without links; None if it does not exist."""
+    """Returns the folders and links on the path to ``root``, and the path without links.
+
+    Returns None in place of the path without links if ``root`` does not exist.
+    """
     way: list[Node] = []
     parts_left, links = _parts(root), 0
     node = _look("/")

@@ -199,7 +199,7 @@ class TrustLedger:
     def distrust_remote(self, name: str) -> int:
         """Withdraws trust in a remote store and in all code that came from it.
 
-        Returns the number of withdrawn entries, including that of the store.
+        Returns the number of withdrawn entries, including the store's own entry.
         """
         listed = name in self.remotes()
         if listed:
@@ -347,7 +347,7 @@ class TrustLedger:
         self._vouched[name].update(entries)
 
     def _has(self, name: str, digest: str) -> bool:
-        # another process may have added it since the list was read
+        # Another process may have added the digest since the list was read.
         if digest not in self._lists[name].entries and digest not in self._vouched[name]:
             self._refresh(name)
         return digest in self._lists[name].entries or digest in self._vouched[name]

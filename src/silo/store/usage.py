@@ -94,7 +94,7 @@ class _File:
 class _Entry:
     """An entry of a store: an artifact, a job or files, with its blobs.
 
-    ``job`` and ``kernel`` are "" unless it is an artifact.
+    ``job`` and ``kernel`` are "" unless the entry is an artifact.
     """
 
     file: _File

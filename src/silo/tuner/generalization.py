@@ -332,7 +332,7 @@ def _grid(measured: Sequence[tuple[int, ...]]) -> list[Bucket]:
 
 
 def _cover(rows: Sequence[Sequence[int]]) -> list[int]:
-    """Chooses a few columns (configs) so that the sum over the rows (sizes) of their least losses is small.
+    """Chooses a few columns (configs) so that the sum, over the rows (sizes), of the least chosen loss is small.
 
     Greedy: each further column is the one that lowers the sum most.
     """

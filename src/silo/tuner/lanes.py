@@ -148,7 +148,7 @@ class InlineLane:
 
 
 class ThreadedLanes:
-    """Several evaluators, each with a thread of its own, which alone uses it after the first config is started.
+    """Several evaluators, each with a thread of its own. Once the first config is started, only that thread uses it.
 
     The threads live as long as this object, because a process that an evaluator started ends with the thread that
     started it.

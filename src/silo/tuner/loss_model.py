@@ -6,8 +6,8 @@ larger than the array, or a last block that lies partly outside of it, wastes th
 processes are averaged, each weighted by its errors on held-out sizes. The first learns losses as they are, so it
 predicts best which configs are very slow. The second learns them on a scale that magnifies the differences among good
 configs. A third prediction is the mean of a config's regrets at the measured sizes, weighted by nearness: it does not
-extrapolate, so it warns of configs that were slow nearby. Its share in the result is the one with which the choices at
-held-out sizes cost least.
+extrapolate, so it warns of configs that were slow nearby. The share of the third prediction in the result is the one
+with which the choices at held-out sizes cost least.
 """
 
 from __future__ import annotations
@@ -352,7 +352,7 @@ class _Spread:
 
 
 class _Process:
-    """A Gaussian process of losses on one scale, with the kernel under which they are most likely.
+    """A Gaussian process of losses on one scale, with the covariance kernel under which the losses are most likely.
 
     ``offsets`` and ``own`` are covariances that do not depend on features: among the configs of one size, and among the
     sizes of one config. ``groups`` is the number of each feature's group.
@@ -417,7 +417,7 @@ class _Process:
         return self.regrets(means[:, None] + deviations[:, None] * places[None, :]) @ (weights / weights.sum())
 
     def _fit(self, known: Array, groups: Places, offsets: Array, own: Array) -> Array:
-        """Chooses the kernel by likelihood, and returns the covariance of the observations."""
+        """Chooses the covariance kernel by likelihood, and returns the covariance of the observations."""
         import numpy as np  # noqa: PLC0415
 
         count = len(self._values)

@@ -359,7 +359,7 @@ _lock = Mutex()
 def connect() -> None:
     """Makes programs of jax in this process able to launch kernels, including programs that were exported elsewhere.
 
-    ``silo.jax_call`` calls this itself. A program that only loads exported programs has to call it first.
+    ``silo.jax_call`` calls this function itself. A program that only loads exported programs has to call it first.
 
     Raises:
         PackageError: jax is not installed, or Silo does not support its version.

@@ -34,8 +34,8 @@ __all__ = [
 
 # ---- Threads that use a remote store, so that no other thread waits longer than a limit ----
 #
-# They are daemons and are never joined: a name server, a network file system or a library may block one for minutes,
-# and the program must not wait for that, not even at its end.
+# The threads are daemons and are never joined: a name server, a network file system or a library may block a thread for
+# minutes, and the program must not wait for that, not even at its end.
 
 
 class _Jobs:
@@ -181,7 +181,7 @@ class RemoteClient:
     def get_each(self, names: Sequence[str], most: int) -> Mapping[str, bytes]:
         """Fetches objects in parallel; returns those that exist.
 
-        Some may be missing if that takes too long, which is logged once.
+        If fetching takes too long, some existing objects are missing in the result, which is logged once.
         """
         with self._lock:
             begun = {name: slot for name in names if (slot := self._expected.pop(name, None)) is not None}

@@ -233,7 +233,7 @@ class UploadQueue:
                 self._changed.notify_all()
 
     def _leave(self) -> None:
-        """Records the end of a thread. The last one unregisters the exit function, so that the queue can be freed."""
+        """Records the end of a thread. The last thread unregisters the exit function, so that the queue is freed."""
         self._threads -= 1
         if not self._threads and not self._under_way and not self._dropped:
             self._is_awaited_at_exit = False

@@ -38,7 +38,7 @@ _FEW_EVALUATIONS = 32
 # Some of the first configs are chosen to spread over the space: each is, of this many random configs, the one farthest
 # from the configs chosen before it.
 _DRAWN = 20
-_REFIT = 8  # the model's kernel is fitted again after this many more outcomes
+_REFIT = 8  # the model's covariance kernel is fitted again after this many more outcomes
 _TOO_FEW = 3  # with fewer different times, no model can be fitted
 _CLIP = 0.6  # times above this quantile are set to it: how bad a bad config is does not matter
 # The model chooses every config once its rank correlation on held-out outcomes reaches this value; at or below zero,

@@ -154,7 +154,7 @@ class PipeSource:
         return self.command
 
     def connect(self) -> PipeConnection:
-        """Starts the command. Raises DeviceError if it does not start an agent."""
+        """Starts the command. Raises DeviceError if the command does not start an agent."""
         return PipeConnection(self.command, self.wait_s)
 
 
