@@ -123,8 +123,8 @@ _NOISES = (1e-3, 1e-2, 1e-1)
 # factor is used only if the likelihood gains more than the penalty, which grows with the square of the factor's
 # logarithm.
 _OWN_LENGTHS = 16
-# An additive covariance kernel is in part a mean of kernels of one parameter each: a few times show the effect of each parameter,
-# but hardly how they act together.
+# An additive covariance kernel is in part a mean of kernels of one parameter each: a few times show the effect of each
+# parameter, but hardly how the parameters act together.
 _ADDITIVE_SHARE = 0.5
 _ADDITIVE_LENGTHS = (0.5, 1.0, 2.0)
 _FACTORS = (0.5, 2.0)
