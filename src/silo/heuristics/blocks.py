@@ -1,4 +1,7 @@
-"""Makes the block sizes of the configs that most heuristics propose, and configs that a user's text or table fixes."""
+"""Makes the block sizes of the configs that most heuristics propose, and configs of kernels with fixed blocks.
+
+Blocks are fixed by a config or a list of configs that the user passes, by the kernel's own text, or by a lookup table.
+"""
 
 from __future__ import annotations
 
@@ -53,9 +56,9 @@ def spread_by_scores(
 ) -> dict[str, int]:
     """Returns block sizes by dimension with about ``elements`` in all (PyTorch 2.13, ``match_target_block_product``).
 
-    Parallel dimensions start at 1 and reduced dimensions at 4. Then the dimension with the highest score is doubled and
-    its score halved, until there are enough elements. A parallel dimension without a score grows last. If no dimension
-    has a score, all scores are equal.
+    Block sizes of parallel dimensions start at 1, of reduced dimensions at 4. Then the block size of the dimension with
+    the highest score is doubled, and the score halved, until the block has enough elements. A parallel dimension
+    without a score grows last. If no dimension has a score, all scores are equal.
     """
     total = sum(scores.values())
     even = total == 0
@@ -85,7 +88,7 @@ MAX_PERSISTENT = 4096
 
 
 def reduction_sizes(kind: str, hints: SizeHints | Mapping[str, int], facts: KernelFacts) -> SizeHints:
-    """Returns the sizes of a reduction; a kernel of single rows has x=1.
+    """Returns the sizes of a reduction's dimensions; x is 1 if each program of the kernel processes a single row.
 
     Raises SpaceError if no dimension is reduced.
     """
@@ -108,7 +111,7 @@ def scores_of(sizes: SizeHints, facts: KernelFacts) -> Mapping[str, float]:
 
 
 def short_rows(rnumel: int) -> int:
-    """Returns the number of short rows that make a block of 512 elements."""
+    """Returns how many rows of ``rnumel`` elements make a block of 512 elements; 1 if ``rnumel`` exceeds 256."""
     return 2 * (256 // rnumel) if rnumel <= 256 else 1
 
 
@@ -143,9 +146,8 @@ def pointwise_config(
     if isinstance(grown, Rejected):
         return grown
     blocks["x"] = min(grown, hints["x"], max_block("x", target))
-    # The limits of the grid along y and z may have forced long blocks of y and z, and then few elements of x fit a
-    # tensor; or the limit along x may have forced a long block of x. So halve each block that its grid limit lets
-    # shrink.
+    # The block may have too many elements for one tensor by now, because a limit of the grid forced long blocks along
+    # one of its axes. So halve each block that can be shorter without exceeding the grid's limit along its axis.
     while math.prod(blocks.values()) > MAX_ELEMENTS:
         shorter = next((d for d in _by_turn(blocks) if _may_halve(d, blocks[d], hints, warps, target)), None)
         if shorter is None:
@@ -161,7 +163,7 @@ def _by_turn(blocks: Mapping[str, int]) -> list[str]:
 
 
 def _may_halve(dimension: str, block: int, hints: SizeHints, warps: int, target: TargetFacts) -> bool:
-    """Returns whether half the block size keeps the number of programs along the dimension within its limit."""
+    """Returns whether the grid stays within its limit along the dimension if the block size is halved."""
     half = block // 2
     if half == 0:
         return False
@@ -306,7 +308,7 @@ def user(configs: Iterable[Mapping[str, Value] | Config] = ()) -> Candidates:
 
 
 def template(target: TargetFacts | Target | str, *, num_warps: int, num_stages: int) -> Candidates:
-    """Returns the only config of a kernel whose text has its block sizes (a template of Inductor).
+    """Returns the only config of a kernel whose text contains its block sizes as literals (a template of Inductor).
 
     >>> print(template("cuda:sm_90", num_warps=8, num_stages=3).configs[0])
     num_stages=3, num_warps=8
@@ -338,9 +340,10 @@ def foreach(
 
 
 def lookup_key(hints: SizeHints | Mapping[str, int], source: str) -> str:
-    """Returns the key of a kernel's text (from its ``def`` on) and some sizes: a sha256 without the kernel's name.
+    """Returns the key of a kernel's text (from its ``def`` on) and some sizes: a SHA-256 in hex.
 
-    This is the key of PyTorch's ``autotune_lookup_table``, so a table for PyTorch serves Silo, and vice versa.
+    The kernel's name does not affect the key. PyTorch's ``autotune_lookup_table`` has the same keys, so a table for
+    PyTorch serves Silo, and vice versa.
 
     >>> lookup_key({"x": 64}, "def f(a): pass") == lookup_key({"x": 50}, "def g(a): pass")
     True

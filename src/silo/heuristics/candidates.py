@@ -149,10 +149,11 @@ class Candidates(Sequence[HeuristicCandidate]):
         return iter(self.found)
 
     def named(self, names: Mapping[str, str]) -> Candidates:
-        """Returns the candidates with a kernel's own constexpr names; ``names`` is ``{"XBLOCK": "BLOCK_SIZE"}``.
+        """Returns the candidates with constexprs renamed to the kernel's own names.
 
-        A name given as "" is dropped, because the kernel has that block size as a literal. Raises SpaceError if two
-        names become equal. Options keep their names.
+        ``names`` maps the usual name to the kernel's: ``{"XBLOCK": "BLOCK_SIZE"}``. A constexpr that is mapped to "" is
+        dropped, because the kernel has that block size as a literal. Raises SpaceError if two names become equal.
+        Options keep their names.
         """
         renamed: list[HeuristicCandidate] = []
         for candidate in self.found:
@@ -185,7 +186,7 @@ class Candidates(Sequence[HeuristicCandidate]):
 
 
 class Draft:
-    """Collects candidates while a heuristic makes them, and the reasons of rejected configs."""
+    """Collects candidates while a heuristic makes them, and the reasons why configs are rejected."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind

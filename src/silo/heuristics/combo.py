@@ -105,9 +105,9 @@ def combo(
     Args:
         target: the target to compile for.
         kernels: the sub-kernels in order.
-        names: the combo's parameters. If none is named like a value with the sub-kernel's number (``XBLOCK_0``), the
-            value is set under the name without the number (``XBLOCK``), once for the whole combo. None: every value
-            keeps its number.
+        names: the combo's parameters. If the combo has a parameter for a block size of one sub-kernel (``XBLOCK_0``),
+            configs set that parameter; otherwise they set the name without the number (``XBLOCK``), once for the whole
+            combo. None: every name keeps its number.
         grouped: whether equal sub-kernels are tuned together.
         effort: as for the sub-kernels.
 
@@ -255,7 +255,7 @@ def _sizes(kernel: SubKernel, dimension: str, limit: int) -> tuple[int, ...]:
 
 
 def _fitting(kernels: Sequence[SubKernel], first: Sequence[Mapping[str, Value]], naming: _Naming) -> Iterator[Node]:
-    """Yields a constraint for each sub-kernel whose block has several dimensions: Triton's limit of its elements."""
+    """Yields, for each sub-kernel with several block sizes, a constraint: Triton's limit of elements in a tensor."""
     for index, kernel in enumerate(kernels):
         own = [naming.name(index, dimension) for dimension in naming.own(first[index], index)]
         row = kernel.hints.rnumel if kernel.kind == "persistent_reduction" else 1
@@ -299,9 +299,9 @@ class ComboSpace:
 
 
 def _row_name(part: HeuristicSpace, number: int, constants: frozenset[str]) -> str:
-    """Returns the constexpr for the length of a sub-kernel's row.
+    """Returns the name of the constexpr for the length of a sub-kernel's row.
 
-    Returns "" if the kernel's text has the length as a literal, or if the sub-kernel does not hold whole rows.
+    Returns "" if the kernel's text has the length as a literal, or if no block of the sub-kernel holds a whole row.
     """
     usual = f"R0_BLOCK_{number}"
     return part.names.get("R0_BLOCK", usual if usual in constants else "") if part.whole_rows else ""
@@ -323,7 +323,7 @@ class BoundCombo:
 
     @cached_property
     def blocks(self) -> tuple[str, ...]:
-        """The block-size constexprs that its configs set."""
+        """The names of the block-size constexprs that configs of this space set."""
         sizes = [{dimension: 64 for dimension, _ in part.sizes} for part in self.parts]
         return tuple(name for name, _ in self._space(self._plan(TargetFacts("cuda"), sizes), sizes).base.values)
 
@@ -335,7 +335,7 @@ class BoundCombo:
 
     @property
     def config_names(self) -> tuple[str, ...]:
-        """The constexprs and options that its configs set, sorted."""
+        """The names of the constexprs and options that configs of this space set, sorted."""
         return tuple(sorted((*self.blocks, *OPTIONS)))
 
     @property
@@ -345,7 +345,7 @@ class BoundCombo:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The arguments whose values decide the configs, each once. Tuning depends on at least these."""
+        """The names of the arguments whose values decide the configs, each once; the tuning key must contain them."""
         return tuple(dict.fromkeys(name for part in self.parts for name in part.reads))
 
     @property
@@ -398,11 +398,11 @@ def combo_space(
     effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
     constants: Mapping[str, Value] | None = None,
 ) -> ComboSpace:
-    """Describes a space for ``silo.kernel(space=...)`` of a kernel that combines several, each in its own programs.
+    """Describes a space for ``silo.kernel(space=...)``, for several kernels combined in one, each in its own programs.
 
     Sub-kernel ``i`` has the block sizes ``XBLOCK_i`` and so on if the kernel has these constexprs, else ``XBLOCK``,
     which all sub-kernels then share. Sub-kernels are tuned one after the other, the largest first; equal sub-kernels
-    (kind, sizes, facts) are tuned together, and warps and stages at the end.
+    (kind, sizes, facts) are tuned together. Warps and stages are tuned at the end.
 
     Args:
         parts: the sub-kernels in order, each described by :func:`silo.heuristics.space`: pointwise kernels, reductions

@@ -83,7 +83,7 @@ class SizeHints:
     def of(cls, sizes: SizeHints | Mapping[str, int]) -> SizeHints:
         """Makes hints from sizes by dimension: ``x``, ``y``, ``z``, ``r0_`` (or ``r``), ``r1_``.
 
-        Raises SpaceError for others.
+        Raises SpaceError for the name of any other dimension.
         """
         if isinstance(sizes, SizeHints):
             return sizes

@@ -120,7 +120,7 @@ class HeuristicSpace:
         return node
 
     def made(self, target: TargetFacts, sizes: Mapping[str, int]) -> Candidates:
-        """Returns the candidates for sizes by dimension, under the kernel's own names."""
+        """Returns the candidates for ``sizes`` (by dimension); their constexprs have the kernel's own names."""
         hints = SizeHints.of(sizes)
         candidates = self.function(target, hints, self.facts, self.effort).named(self.names)
         row = {self.row: hints.rnumel} if self.row else {}
@@ -135,12 +135,12 @@ class HeuristicSpace:
 
     @property
     def row(self) -> str:
-        """The constexpr for the length of a whole row; "" without such a constexpr."""
+        """The name of the constexpr for the length of a whole row; "" without such a constexpr."""
         return self.names.get("R0_BLOCK", "") if self.whole_rows else ""
 
     @property
     def whole_rows(self) -> bool:
-        """Whether a row is one block that no config sets."""
+        """Whether a block holds a whole row, so that no config sets its length along the row."""
         return self.kind in _WHOLE_ROWS
 
 
@@ -162,9 +162,11 @@ def _with(candidate: HeuristicCandidate, members: Mapping[str, Value]) -> Heuris
 
 @dataclass(frozen=True)
 class BoundSpace:
-    """A heuristic's space for one kernel: ``sizes`` are expressions over its scalar arguments, ``blocks`` constexprs.
+    """A heuristic's space for one kernel.
 
-    For an inferred space, ``why`` is the reason, and ``placed`` names the block sizes that its grid must depend on.
+    ``sizes`` holds each dimension's size as an expression over the kernel's scalar arguments; ``blocks`` are the
+    block-size constexprs. For an inferred space, ``why`` is the reason, and ``placed`` names the block sizes that its
+    grid must depend on.
     """
 
     kernel: str
@@ -188,7 +190,7 @@ class BoundSpace:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The arguments whose values decide the configs, each once. Tuning depends on at least these."""
+        """The names of the arguments whose values decide the configs, each once; the tuning key must contain them."""
         argument_names = [leaf.name for _, node in self.sizes for leaf in leaves(node) if isinstance(leaf, Argument)]
         return tuple(dict.fromkeys(argument_names))
 

@@ -29,7 +29,8 @@ __all__ = [
 
 # ---- Usual names of block sizes and sizes, and their meaning ----
 
-# The role of a parameter that says how many rows of blocks are processed together, so that they read shared data once.
+# The role of a parameter for the number of rows of blocks that are processed together, so that they read shared data
+# once.
 GROUP = "group"
 _BLOCK = "(?:BLOCK|TILE|BLK)"
 _FORMS = (
@@ -73,7 +74,8 @@ def role_of(name: str) -> str | None:
 def open_blocks(signature: Signature, computed: Collection[str] = ()) -> tuple[str, ...]:
     """Returns the constexprs that a call may leave to a heuristic: those with a block size's name and no default.
 
-    ``computed`` are set by ``triton.heuristics``. The result is empty if no block size is among them.
+    Constexprs named in ``computed`` are left out, because ``triton.heuristics`` computes them. If only the group size
+    (``GROUP_SIZE_M``) would remain, the result is empty.
     """
     blocks = tuple(
         parameter.name
@@ -102,7 +104,8 @@ def size_name(role: str, arguments: Sequence[str]) -> str | None:
 
 # The value of the group-size parameter (``GROUP_SIZE_M``) in kernels that multiply matrices.
 _GROUP_ROWS = 8
-# The dimension of each role, for kernels whose block sizes have exactly the roles of one of these entries.
+# Each entry maps the roles of block sizes to dimensions. A pointwise kernel's block sizes must have exactly the roles
+# of one entry, which then decides the dimension of each block size.
 _POINTWISE: tuple[dict[str, str], ...] = (
     *({role: "x"} for role in ("any", "x", "n", "m", "k", "r")),
     {"n": "x", "m": "y"},
@@ -145,7 +148,10 @@ class KernelUse:
 
 
 def use_of(traits: Traits, lengths: Mapping[str, int]) -> KernelUse:
-    """Returns the use of blocks with these sizes, from the traits of the kernel's code."""
+    """Returns a kernel's operations and the use of its blocks, from the traits of its code.
+
+    ``lengths`` are the block sizes, by name, that the code was made with: a block is found in the traits by its size.
+    """
     blocks: dict[str, BlockUse] = {}
     for name, length in lengths.items():
         block = None if role_of(name) == GROUP else traits.blocks.get(length)

@@ -40,7 +40,7 @@ def pointwise(
 
 
 def _span(hints: SizeHints) -> int:
-    """Returns the block size that gives some 128 blocks in all, between 256 and 1024 elements."""
+    """Returns the block size that makes about 128 blocks in all, but at least 256 and at most 1024 elements."""
     return max(256, min(hints.numel // 128, 1024))
 
 

@@ -52,8 +52,8 @@ def nearest(shapes: Sequence[Sequence[int]], made_for: Mapping[str, Sequence[Seq
     """Returns the kernel that was made for the shapes nearest to the shapes of a call, without measuring.
 
     The distance is the number of octaves between the sizes, summed over every dimension of every array; 0 counts as one
-    octave below 1. A kernel made for no sizes (None) is farther than any other. The kernel named first wins a tie.
-    Raises SpaceError for shapes with another number of arrays or dimensions, and without kernels.
+    octave below 1. A kernel that was made for no particular shapes (None) is farther than any other. The kernel named
+    first wins a tie. Raises SpaceError for shapes with another number of arrays or dimensions, and without kernels.
 
     >>> nearest([(1000, 16)], {"small": [(64, 16)], "large": [(4096, 16)], "any": None}).name
     'large'

@@ -1,4 +1,4 @@
-"""Determines what a call's kernel does to each array (read, write, both), from its lowered code or its author."""
+"""Determines what a call's kernel does to each array (read, write, both), from lowered code or the author's words."""
 
 from __future__ import annotations
 

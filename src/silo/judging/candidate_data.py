@@ -35,7 +35,7 @@ class CandidateError(SiloError):
 
 @frozen
 class ArrayShape:
-    """The view that a candidate's process has of an array argument: everything except its values.
+    """An array argument as a candidate's process receives it: everything except the values of its elements.
 
     ``offset`` is the address of its first element modulo 64, in bytes.
     """
@@ -51,7 +51,7 @@ def _shape(members: Any) -> ArrayShape:  # noqa: ANN401  # JSON that the judge i
 
 @frozen
 class CaseShape:
-    """The view that a candidate's process has of a case: its arguments by name, in order. Numbers have their values."""
+    """A case as a candidate's process receives it: the arguments by name, in order. Numbers have their values."""
 
     arguments: tuple[tuple[str, ArrayShape | int | float | bool], ...]
 

@@ -68,7 +68,7 @@ def readable_places() -> list[str]:
 
 
 def read_request(asked: int) -> tuple[dict[str, Any], tuple[bytes, ...]]:
-    """Returns the message of the judge: its header and its blobs."""
+    """Returns the judge's message, read from the pipe ``asked``: its header and its blobs."""
     with os.fdopen(asked, "rb") as stream:
         return read_messages(stream.read())[0]
 
@@ -81,7 +81,7 @@ def send(answer: int, header: Mapping[str, object], blobs: tuple[bytes, ...] = (
 
 
 def take_measures(answer: int, confined: Confined, *, allow_weak: bool) -> None:
-    """Reports the confinement that this process has to the judge, before any code of the candidate runs.
+    """Reports this process's confinement to the judge, before any code of the candidate runs.
 
     Exits if unknown code would keep too many rights, unless ``allow_weak``.
     """

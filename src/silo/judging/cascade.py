@@ -1,4 +1,11 @@
-"""The stages of a judgement, the cheapest first: compile, bounds, checked, right, device."""
+"""The stages of a judgement, the cheapest first.
+
+- "compile": the candidate's file is run, and its kernel compiled.
+- "bounds": grids and resources are within the task's limits.
+- "checked": code that checks its own memory accesses is launched.
+- "right": the arrays that launches leave are compared with the reference's results.
+- "device": the candidate is timed against the baseline.
+"""
 
 from __future__ import annotations
 
@@ -82,10 +89,11 @@ class Judge:
     """Judges candidates of one task.
 
     An accepted candidate is timed against the task's baseline on ``device``: "cpu", or None for no timing. With
-    ``fleet``, agents with a GPU launch each candidate that is right on the CPU, and time it there. ``allow_weak``
-    accepts a system that confines candidates less than Silo requires. ``seconds`` is the longest time to measure one
-    candidate. Candidates are also compiled for ``targets``, GPUs that need not be here, and their resources are
-    compared with the task's limits. ``processes`` may be shared between judges; without it the judge starts its own.
+    ``fleet``, agents with a GPU launch and time each candidate that is right on the CPU. ``allow_weak`` accepts a
+    system that confines candidates less than Silo requires. ``seconds`` is the longest time to measure one candidate.
+    Candidates are also compiled for ``targets``, GPUs that this machine need not have, and the resources of that code
+    are compared with the task's limits. ``processes`` may be shared between judges; without it the judge starts its
+    own.
     """
 
     def __init__(
@@ -460,7 +468,7 @@ class Judge:
 
 @frozen
 class _Outcome:
-    """The messages of a confined process, without the first one about its confinement, and how it ended."""
+    """The messages of a confined process, without the first one about its confinement, and how the process ended."""
 
     ended: Ended
     confined: Confined

@@ -280,7 +280,7 @@ def seal(confined: Confined, *, write_nothing: bool = True) -> Confined:
 
 @functools.cache
 def private_files() -> str:
-    """Returns why root needs its right to read other users' files here; "" if it does not need it, or for another user.
+    """Returns why a process of root must keep the right to read other users' files; "" if it need not or is not root's.
 
     A user namespace would take this right away. But a confined process still imports modules and reads headers, which
     may be another user's files.

@@ -143,6 +143,6 @@ class GpuStage:
         own = counts[0]
         if any(launch >= own for launch, _ in results.beside):
             raise CaseError(f"{case.label}: the baseline writes beside its arrays on {self.target}")
-        # without the arrays that the baseline's launch left, because it was judged earlier
+        # The arrays that the baseline's launch left are dropped, because the baseline was judged earlier.
         contents = (*results.left[:own], *results.left[len(sent) :])
         return launches[:own], arrays, LaunchResults(contents, results.ratios, results.beside)

@@ -20,7 +20,7 @@ VALUES = ("normal", "zeros", "repeated", "integers", "wide", "large", "huge", "d
 _LARGE = {"float64": 1e75, "float32": 1e9, "bfloat16": 1e9, "float16": 50.0}
 _HUGE = {"float64": 1.7e308, "float32": 3.3e38, "bfloat16": 3.3e38, "float16": 65000.0}
 _DENORMAL = {"float64": 1e-310, "float32": 1e-40, "bfloat16": 1e-39, "float16": 1e-6}
-_EVERY = 7  # on average one of so many elements is NaN or infinite
+_EVERY = 7  # on average, one of this many elements is NaN or infinite
 
 
 def draw_values(how: str, element: DType, shape: tuple[int, ...], rng: Generator) -> NDArray[Any]:

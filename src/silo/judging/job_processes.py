@@ -38,7 +38,8 @@ _KEPT: Final = ("PATH", "LD_LIBRARY_PATH", "SILO_CC", "CC", "LANG", "LC_ALL")
 class Ended:
     """The end of one job: the bytes that its process sent, how the process ended, and the time that it took.
 
-    ``how`` is "" if it exited with 0. ``complaints`` is the end of its standard error, which must not be trusted.
+    ``how`` is "" if the process exited with 0. ``complaints`` is the end of the process's standard error, which must
+    not be trusted.
     """
 
     reply: bytes
@@ -84,7 +85,7 @@ class JobProcesses:
             self._server = self._control = None
 
     def run(self, kind: str, request: bytes, *, wall_s: float, most_bytes: int) -> Ended:
-        """Runs a job to its end, and returns what it sent, at most ``most_bytes`` bytes, and how it ended.
+        """Runs a job to its end; returns the bytes that it sent (at most ``most_bytes``), and how it ended.
 
         Raises:
             SiloError: the server cannot be started.

@@ -69,9 +69,10 @@ class Sizes(Enum):
 class TaskLimits:
     """The limits of one candidate.
 
-    ``configs``: how many configs of its space are judged. ``programs``: the programs of one grid. ``seconds`` and
-    ``memory_bytes``: for each of its processes. ``scratch_bytes``, ``shared_bytes`` and ``registers`` (of a group of
-    threads): the resources of its code. ``steps``: iterations of loops, and accesses, of one program.
+    ``configs``: how many configs of the candidate's space are judged. ``programs``: the most programs of one grid.
+    ``seconds`` and ``memory_bytes``: the limits of each of the candidate's processes. ``scratch_bytes``,
+    ``shared_bytes`` and ``registers`` (of a group of threads): the limits of resources of the candidate's code.
+    ``steps``: the most iterations of loops, and accesses, of one program.
     """
 
     configs: int = 4
@@ -196,9 +197,9 @@ class Draw:
     def array(self, *shape: int, dtype: str = "float32", values: str | MakesValues | None = None) -> DrawnArray:
         """Draws an array that the kernel reads.
 
-        ``values`` is one of :data:`~silo.judging.drawn_values.VALUES`, by default that of the case, or a function that
-        takes a generator of numpy's and the shape, and returns an array. In the task's last case, an earlier array of
-        equal shape and dtype is passed again.
+        ``values`` is one of :data:`~silo.judging.drawn_values.VALUES`, or a function that takes a generator of numpy's
+        and the shape, and returns an array. By default, values are drawn in the way that was chosen for the whole case.
+        In the task's last case, an earlier array of equal shape and dtype is passed again.
         """
         element = _element(dtype)
         twins = [twin for kind, extents, twin in self._made if (kind, extents) == (element, shape)]

@@ -36,7 +36,7 @@ class DecidedConfig:
 
     @property
     def place(self) -> str:
-        """The kernel, bucket and target that were decided about, as text for messages."""
+        """The kernel, bucket and target for which the config was decided, as text for messages."""
         return f"{self.kernel}{f'[{self.bucket}]' if self.bucket else ''} for {self.target}"
 
 

@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BundledKernel", "Kernels", "load"]
 
-# Returns the file of the bundle that the code is from, with its signature. It is called only if nothing else makes the
-# code trusted, because the signature has to be read.
+# Returns the bundle file that the code comes from, with its signature. The function is called only if nothing else
+# makes the code trusted, because it has to read the signature.
 Signed: TypeAlias = "Callable[[], SignedFile]"
 
 
@@ -383,7 +383,7 @@ class BundledKernel:
         return calls_of(self._kernel.head)
 
     def variant_calls(self, one: BundleVariant) -> JSON:
-        """Returns the bundle's data about a variant's calls, which consent to its native code covers."""
+        """Returns the bundle's description of a variant's calls: consent to native code holds for these calls only."""
         return variant_calls(one, self._calls)
 
     def require_consent(self, device: Device) -> None:
@@ -458,7 +458,10 @@ class BundledKernel:
         return decide(self._kernel, call, place_of(device, self._kernel.code))
 
     def _load(self, number: int, code: PackedCode, device: Device) -> LoadedKernel:
-        """Loads the code of a variant on a device. The same blob with the same launch info is loaded once."""
+        """Loads the code of a variant on a device.
+
+        Variants with the same blob and launch info share one loaded kernel.
+        """
         blob = code.blob
         key = (blob.sha256, code.launch, device.target.kind, device.index)
         consent = None  # required again for each variant of native code: variants may call the same code differently

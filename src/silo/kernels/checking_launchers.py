@@ -33,7 +33,7 @@ __all__ = ["CheckingBundle", "CheckingKernel", "CheckingLauncher"]
 
 
 class CheckingLauncher(ABC):
-    """A launcher called like the kernel that launches it in checking mode, over arrays in host memory.
+    """A launcher that runs a kernel in checking mode, over arrays in host memory. It is called like the kernel.
 
     See :func:`silo.check`.
     """
@@ -86,8 +86,8 @@ class CheckingKernel(CheckingLauncher):
         super().__init__(kernel.name, kernel.source.signature, limits)
         self._kernel = kernel
         self._resolver = resolver
-        # By the id of the kernel that serves calls with tuples; self._kernel keeps these kernels alive, so ids are not
-        # reused.
+        # Maps the id of each kernel that serves calls with tuples to its checking launcher. self._kernel keeps these
+        # kernels alive, so ids are not reused.
         self._by_tuples: dict[int, CheckingKernel] = {}
 
     def _launch(self, args: tuple[object, ...], kwargs: Mapping[str, object], grid: Mapping[str, object]) -> None:
@@ -171,7 +171,7 @@ def _bound(
 
 
 def _of_texts(kernel: BundledKernel, artifact: Artifact) -> tuple[ChecksKernels, BlobRef]:
-    """Returns a text that is stored beside an artifact, and the compiler that makes checking code of it.
+    """Returns a compiler that makes code that checks itself, and the text that it compiles, stored beside ``artifact``.
 
     Raises:
         UnsupportedError: the bundle holds no such text, or no compiler here compiles it.

@@ -31,7 +31,7 @@ class Collected:
 
 
 def collect_kernels(places: Sequence[Place], names: Sequence[str] | None = None) -> list[Kernel]:
-    """Returns the kernels of Python files and modules that ``silo.kernel`` and its like made, in order of definition.
+    """Returns the kernels of Python files and modules, made by ``silo.kernel`` or another kind, in order of definition.
 
     Kernels in classes are found too; a kernel written in a class is called ``Class.kernel``. With ``names``, only the
     kernels with these names are returned. Raises ``SourceError`` if a file cannot be run or holds no kernel, or if a

@@ -458,9 +458,9 @@ def maker(name: str) -> Callable[..., Any]:
 
 
 def _key_of(source: KernelSource, space: Rule, key: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the key of a kernel whose space a heuristic makes.
+    """Returns the key of a kernel whose space a heuristic makes: ``key``, or all arguments that the heuristic reads.
 
-    It has to contain the arguments that the heuristic reads.
+    Raises SpaceError if ``key`` is not empty and lacks one of these arguments.
     """
     missing = [name for name in space.reads if name not in key]
     if key and missing:
@@ -598,7 +598,7 @@ class _Shown:
         self._remove: Callable[[], None] | None = None
 
     def switch(self, on: bool) -> None:  # noqa: FBT001  # the protocol's
-        """Adds the hook when the library gets its first hook, and removes it after the library's last."""
+        """Adds the hook when the library gets its first hook, and removes it when the library has lost its last one."""
         if on is (self._remove is not None):
             return
         from silo.launch.hooks import on_launch  # noqa: PLC0415  # few programs have hooks

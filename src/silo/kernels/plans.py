@@ -92,8 +92,8 @@ class Plan(native.LaunchPlan):
     call, an array that every replay uses (memory that the function made with ``torch.empty``: the next replay writes to
     it again) or a tuple of these; else None. A call is one native call: it reads the arguments, checks that the
     recorded code serves them, evaluates the grids, fills in the parameters and launches everything. If the recorded
-    code does not serve the arguments (another alignment or dtype, a size that other code is for), the function runs
-    once more, which records another form.
+    code does not serve the arguments (because of another alignment or dtype, or a size for which other code is used),
+    the function runs once more, which records another form.
     """
 
     def __new__(
@@ -105,8 +105,8 @@ class Plan(native.LaunchPlan):
     ) -> Self:
         """Makes a plan without forms. ``function`` takes the tuple of all arguments.
 
-        It is None for the plan of a block, which cannot be run again. ``pool`` is torch's handle of the memory pool for
-        the function's work; None: the plan has a pool for itself.
+        ``function`` is None for the plan of a block, because a block cannot be run again. ``pool`` is torch's handle of
+        the memory pool for the function's work; None: the plan has a pool for itself.
         """
         plan = super().__new__(cls, name, names)
         plan._name = name
@@ -155,14 +155,14 @@ class Plan(native.LaunchPlan):
         return PlanReport(self._name, forms, *numbers, self._kernels, dict(self._fixed), memory, *memory_history)
 
     def explain(self) -> str:
-        """Returns the report as text: forms, how they run and why, and the facts that each form holds."""
+        """Returns the report as text: the forms, how each is replayed and why, and the facts that replays assume."""
         return str(self.report())
 
     def __repr__(self) -> str:
         return f"<silo.Plan {self._name}({', '.join(self.names)}) of {len(self._kernels)} launches>"
 
     def _miss(self, arguments: tuple[Any, ...]) -> object:
-        """Serves a call that no form serves, by running the function."""
+        """Serves a call that no form of the plan serves, by running the function."""
         if want_each_launch():
             if self._function is None:
                 raise ArgumentError(

@@ -34,7 +34,7 @@ __all__ = ["Step", "record_step", "step", "step_of"]
 F = TypeVar("F", bound=Callable[..., object])
 _MEMBER: Final = "__silo_step__"
 
-# native/core/argument_word.h: enum silo_value_kind.
+# The numbers of enum silo_value_kind in native/core/argument_word.h.
 _ABSENT, _POINTER, _INT, _FLOAT, _DESCRIPTOR = 0, 1, 4, 6, 8
 
 
@@ -324,10 +324,10 @@ class _FormRecorder:
         return (Source.CONSTANT, cast("float", self._arguments[name])) if is_used else (Source.GIVEN, name)
 
     def _array(self, number: int, kernel: Kernel, place: int, one: SeenLaunch) -> tuple[Source, str]:
-        """Returns where a launch's array comes from: the step's argument that is this very array.
+        """Returns the source of an array that a launch takes: the step's argument that is this very array.
 
-        Used if the array is no tracer, because the function does not accept tracers. Raises if no argument is the
-        array.
+        Used if the array is no tracer, because the function does not accept tracers. Raises ArgumentError if no
+        argument is the array.
         """
         for name, value in self._arguments.items():
             if value is one.arguments[place]:

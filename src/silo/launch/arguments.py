@@ -315,9 +315,10 @@ def describe_call(call: SeenCall) -> str:
 
 Constant: TypeAlias = "Callable[[object], Value]"
 
-EXACT: Final = 32  # native/python/plan.h: marks parameters whose exact value is part of the guard code
+# set for parameters whose exact value is part of the guard code; the same number as in native/python/plan.h
+EXACT: Final = 32
 MOST_VARIANTS: Final = 0xFFFFFFFF
-# native/core/extents.h: enum silo_extent, without the value for arrays that are declared contiguous.
+# The numbers of enum silo_extent in native/core/extents.h, without the number for arrays that are declared contiguous.
 _EXTENT_KINDS = {1: "shape", 2: "layout", 3: "dynamic"}
 _SCALARS = (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT)
 
@@ -437,7 +438,7 @@ def _raw(
 
 def _raw_argument(one: CallArgument, constant: Constant) -> RawChoiceArgument:
     code, bits = (0, 0) if one.dtype is None else (one.dtype.code, one.dtype.bits)
-    # native/core/argument_word.h: enum silo_value_flags.
+    # The bits of enum silo_value_flags in native/core/argument_word.h.
     flags = one.aligned16 | one.divisible16 << 1 | one.equal1 << 2 | one.readonly << 3 | one.range32 << 4
     value: object = None
     if one.kind in _SCALARS:

@@ -60,9 +60,9 @@ class ArrayExtent:
         return self.low + self.high
 
     def view(self, memory: memoryview) -> NDArray[Any]:
-        """Returns an array with this shape and these strides over other ``memory`` of :attr:`size` bytes.
+        """Returns an array with this array's shape and strides over other ``memory`` of :attr:`size` bytes.
 
-        Its elements are unsigned integers of the dtype's width.
+        The elements of the result are unsigned integers of the dtype's width.
         """
         import numpy as np  # noqa: PLC0415  # numpy is optional
 
@@ -147,7 +147,7 @@ def descriptor_slots(kernel: str, launch: LaunchInfo) -> dict[int, Packed]:
         if slot.type is AbiType.TENSORMAP:
             if not (forms := maps.get(slot.name)):
                 raise DeviceError(f"{kernel}: parameter {slot.name} is a tensor map, and nothing says how to encode it")
-            # several tensor maps of one parameter are in the order of its slots
+            # Several tensor maps of one parameter are in the order in which the layout lists the parameter.
             form = forms.pop() if len(forms) > 1 else forms[0]
             if (problem := map_problem(form)) is not None:
                 raise DeviceError(f"{kernel}: the tensor map of '{slot.name}' cannot be encoded: {problem}")

@@ -42,8 +42,8 @@ class Buffer:
 
     Kernels accept it, and so do all readers of DLPack or ``__cuda_array_interface__``. In host memory, ``raw`` gives
     access to the bytes, and the object has the buffer protocol (except for bfloat16 and 8-bit floats, which that
-    protocol cannot describe). Device memory is allocated by the driver; it is freed with the last reference, after all
-    work on it.
+    protocol cannot describe). Device memory is allocated by the driver; it is freed once the last reference is gone and
+    all work that uses it is done.
 
     >>> buffer = Buffer((2, 3), "float32")
     >>> buffer.shape, buffer.strides, buffer.nbytes, buffer.device

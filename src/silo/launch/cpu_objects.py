@@ -47,7 +47,7 @@ _YIELD = ctypes.CFUNCTYPE(None)
 
 
 class _Turns(ctypes.Structure):
-    """``struct silo_cpu_turns``: functions that a kernel calls around its atomics, which exclude other threads."""
+    """``struct silo_cpu_turns``: functions that a kernel calls before and after atomics, to exclude other threads."""
 
     _fields_ = (
         ("enter", _ENTER),

@@ -86,7 +86,7 @@ class GpuDevice:
 
     @property
     def measuring(self) -> Measuring:
-        """How to measure: in a separate process, because after a fault the driver refuses all calls of the process."""
+        """The way to measure: in a separate process, because a driver refuses all calls of a process after a fault."""
         return Measuring.CONFINED
 
     def runs(self, target: Target, blob_kind: str = "") -> Decision:

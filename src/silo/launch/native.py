@@ -1,8 +1,8 @@
 """Imports the native module (no other Python module does), and registers the functions that it calls back.
 
 A GPU's driver is opened when it is first needed. An array library is connected when one of its arrays first appears in
-a call; this module imports none. The settings for CPU threads and reserved multiprocessors apply to all launches of the
-process.
+a call; this module imports no array library. The settings for CPU threads and reserved multiprocessors apply to all
+launches of the process.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ def path() -> str:
 
 
 def has_driver(kind: str) -> bool:
-    """Returns whether the native module has a driver for devices of a kind, and so can allocate Buffers there.
+    """Returns whether the native module has a driver for devices of a kind, and so can allocate Buffers on them.
 
     The machine may lack such devices.
     """
@@ -335,7 +335,7 @@ def notice(kind: type) -> None:
     elif kind.__name__ == "ArrayImpl" and kind.__module__.partition(".")[0] in ("jax", "jaxlib"):
         _connect_jax(kind)
     elif hasattr(kind, "__cuda_array_interface__") and not hasattr(kind, "__dlpack__"):
-        open_drivers()  # this protocol does not name the device, so the drivers have to find it by the address
+        open_drivers()  # The protocol does not name the device, so the drivers have to find the device by the address.
 
 
 def _refuse_traced(array: object) -> None:
@@ -371,7 +371,7 @@ def _connect_cupy(kind: type) -> None:
 
 
 def _connect_jax(kind: type) -> None:
-    """Registers a reader for jax arrays on TPUs: they have no address, so jax itself has to describe them."""
+    """Registers a reader for jax arrays on TPUs. These arrays have no address, so jax itself has to describe them."""
     jax: Any = sys.modules["jax"]
     places = {device: index for index, device in enumerate(jax.local_devices()) if device.platform == "tpu"}
     if not places:
@@ -542,7 +542,7 @@ def apply_setting() -> None:
 def cpu_threads(count: int | None = None) -> int:
     """Returns the number of threads of a CPU launch, including the calling one.
 
-    With ``count`` (1 to 1024), sets it for the whole process first.
+    With ``count`` (1 to 1024), first sets this number for the whole process.
     """
     apply_setting()
     return _pool_threads() if count is None else _pool_threads(count)

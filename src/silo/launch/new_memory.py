@@ -1,8 +1,8 @@
 """Fills new CPU memory of torch with a pattern: where the pattern is read, memory was never written.
 
 torch's allocator fills its allocations if a flag of its library is set. ``torch.empty`` and its relatives then hold the
-pattern, whether Python, C++ or compiled code calls them. A storage that holds only the pattern was not written to by
-any of these.
+pattern, whether Python, C++ or compiled code calls them. If a storage holds only the pattern, no code has written to
+it.
 """
 
 from __future__ import annotations

@@ -22,11 +22,11 @@ from silo.launch.plan_tracers import TracedArray, TracedFloat, TracedInt, Trail,
 
 __all__ = ["FormMaker", "SeenLaunch", "address_of", "seen_launches"]
 
-# native/core/argument_word.h: enum silo_value_kind.
+# The numbers of enum silo_value_kind in native/core/argument_word.h.
 _POINTER, _INT, _BOOL, _FLOAT, _DESCRIPTOR = 1, 4, 5, 6, 8
 _SCALARS = (_INT, _BOOL, _FLOAT)
-# native/python/plan_form.h: enum silo_plan_kind; native/core/plan_fill.h: enum silo_plan_value_kind and its limit of
-# memories.
+# The numbers of enum silo_plan_kind in native/python/plan_form.h, and of enum silo_plan_value_kind and the limit of
+# memories in native/core/plan_fill.h.
 _ARRAY_KIND, _INT_KIND, _FLOAT_KIND, _OTHER_KIND = range(4)
 _GIVEN, _MOVED, _COMPUTED = range(3)
 _MOST_MEMORIES = 64
@@ -113,13 +113,14 @@ def address_of(value: object) -> int | None:
 
 @dataclass
 class FormMaker:
-    """Makes a form of two recordings; :meth:`describe` returns it for ``native.LaunchPlan.add``.
+    """Makes a form from two recordings; :meth:`describe` returns it for ``native.LaunchPlan.add``.
 
     ``work`` and ``again`` are torch's work in the first and in the second recording. After :meth:`describe`:
 
     - ``held``: descriptions of the arrays that every replay uses, each with the name of a kernel that takes it.
     - ``tied``: the arguments whose memory captured work of torch uses, each with an operation and the address.
-    - ``streams``: the number of streams that the nodes are on.
+    - ``streams``: the number of streams that the launches and captured operations are on.
+    - ``values``: the values that change with the arguments.
     """
 
     name: str
@@ -239,8 +240,8 @@ class FormMaker:
     def _returned(self, result: object) -> tuple[object, ...] | None:
         """Describes the function's result, so that replays can return it.
 
-        It may be an argument, an array that every replay uses, None, or a tuple of these. Returns None for any other
-        result.
+        The result may be an argument, an array that every replay uses, None, or a tuple of these. Returns None for any
+        other result.
         """
         if isinstance(result, tuple | list):
             items = [self._returned_one(item) for item in cast("Sequence[object]", result)]
@@ -262,7 +263,10 @@ class FormMaker:
         return (-1, result) if stays else None
 
     def _edges(self) -> tuple[tuple[int, ...], ...] | None:
-        """Returns, for each node, the nodes that it waits for; None if each node waits for its predecessor."""
+        """Returns, for each node (a launch or a captured operation), the nodes that it waits for.
+
+        Returns None if each node waits for its predecessor.
+        """
         order, other = self._order(self.first, self.work), self._order(self.second, self.again)
         if order.refused:
             raise ArgumentError(f"{self.name}: {order.refused}")
@@ -299,8 +303,8 @@ class FormMaker:
     ) -> tuple[tuple[int, ...], tuple[tuple[int, int] | int | None, ...]]:
         """Returns, for each parameter of a launch, its value and its memory.
 
-        The value is an index of ``values``, or -1 for a constant. The memory is the index of an argument, or a range of
-        addresses; for parameters other than pointers it is None.
+        The value is an index into ``self.values``, or -1 for a constant. The memory is the index of an argument, or a
+        range of addresses; for parameters other than pointers it is None.
         """
         if one.launcher is not other.launcher or one.codes != other.codes:
             raise ArgumentError(
@@ -355,7 +359,9 @@ class FormMaker:
         return self._pointer(number, one, place, one.arguments[place].base, addresses)
 
     def _described(self, number: int, one: SeenLaunch, other: SeenLaunch) -> tuple[object, ...]:
-        """Returns, for each parameter, its tensor descriptor as recorded, and the indices of its values that change.
+        """Returns, for each parameter, its tensor descriptor as recorded, and indices into ``self.values``.
+
+        The indices are those of the base array and of each extent and stride; -1 for a constant.
 
         The entries of other parameters are None.
         """
@@ -378,7 +384,7 @@ class FormMaker:
         return tuple(description)
 
     def _extent(self, number: int, one: SeenLaunch, place: int, given: object, was: int, then: int) -> int:
-        """Returns the index of the value of a descriptor's extent or stride; -1 for a constant."""
+        """Returns the index in ``self.values`` of a descriptor's extent or stride; -1 for a constant."""
         if was != then:
             raise ArgumentError(self._unexplained(number, one, place, then))
         return self._value(given.node) if isinstance(given, TracedInt) else -1
@@ -432,7 +438,7 @@ class FormMaker:
         )
 
     def _axes(self, one: SeenLaunch, other: SeenLaunch) -> tuple[int, int, int] | None:
-        """Returns the index of the value of each grid dimension, -1 for a constant; None for the declared grid."""
+        """Returns each grid dimension's index in ``self.values``, -1 for a constant; None for the declared grid."""
         if one.dims != other.dims:
             raise ArgumentError(
                 f"{self.name}: the grid of {one.launcher.name} was {one.dims}, and {other.dims} the second time: it is"

@@ -1,9 +1,10 @@
 """Finds the order of a plan's nodes on several streams, from the events that torch records and waits for meanwhile.
 
-While a plan is recorded, calls of ``torch.cuda.Event.record`` and ``wait`` are noted with their position among the
-recorded launches: all of torch's streams wait for each other through these two methods. :func:`order_of_nodes` turns
-the notes into edges, by the rules of ``torch.cuda.graph``: work on another stream must wait for the stream that is
-current when the plan is called, and at the end that stream must wait for the work.
+A node is a launch or a captured operation of torch. While a plan is recorded, calls of ``torch.cuda.Event.record`` and
+``wait`` are noted with their position among the recorded launches: all of torch's streams wait for each other through
+these two methods. :func:`order_of_nodes` turns the notes into edges, by the rules of ``torch.cuda.graph``: work on
+another stream must wait for the stream that is current when the plan is called, and at the end that stream must wait
+for the work.
 """
 
 # ruff: noqa: ANN401  # torch is optional: its objects have no types here

@@ -31,8 +31,8 @@ _QUIET: Final = frozenset(
 )
 
 
-# These operations return numbers besides tensors. The numbers depend on shapes alone, and without dropout none is
-# random.
+# The beginning of the names of operations that return numbers besides tensors. The numbers depend on shapes alone, and
+# without dropout none is random.
 _ATTENTION: Final = "aten::_scaled_dot_product_"
 _RANDOM: Final = "it draws random numbers, which would be the same in each replay"
 
@@ -222,8 +222,8 @@ class TorchWork:
     def note(self, event: Any, stream: Any, waits: bool) -> bool:  # noqa: FBT001  # of silo.launch.plan_streams
         """Notes that a stream is to record an event or, with ``waits``, to wait for it.
 
-        Returns whether the caller should also do so. It should while an operation is being captured (the graph then has
-        the event), and if operations are run besides being captured.
+        Returns whether the caller should really record the event or wait for it. That is so while an operation is being
+        captured (the graph then has the event), and if operations are run besides being captured.
         """
         if self._capturing:
             return True

@@ -373,7 +373,7 @@ class TracedArray(_TracedArgument):
     def size(self, dim: int | None = None) -> Any:
         """Returns the traced extents, or the extent of axis ``dim``.
 
-        For an array like numpy's, whose ``size`` is a number, the number of elements.
+        For an array whose ``size`` is a number and not a method, as numpy's is, returns the number of elements.
         """
         if not callable(self.stands_for.size):
             return self.numel()
@@ -395,12 +395,12 @@ class TracedArray(_TracedArgument):
         return traced_strides if dim is None else traced_strides[dim]
 
     def dim(self) -> int:
-        """Returns the number of axes. It is a plain number, because a plan accepts only arrays with as many axes."""
+        """Returns the number of axes: a plain number, because a plan accepts only arrays with this number of axes."""
         return len(self.stands_for.shape)
 
     @property
     def ndim(self) -> int:
-        """The number of axes. It is a plain number, because a plan accepts only arrays with as many axes."""
+        """The number of axes. It is a plain number, because a plan accepts only arrays with this number of axes."""
         return len(self.stands_for.shape)
 
     @property

@@ -32,8 +32,8 @@ __all__ = ["KernelTotal", "LaunchProfile", "apply_setting", "moved_bytes", "prof
 # The most pairs of events that are left unread: reading a pair waits for the device.
 _PENDING = 16384
 
-# The two tables are looked up at every launch: how often the bytes behind a pointer are moved, by the kernel's effect
-# on them; and the types of arguments that are never arrays.
+# Two tables that are looked up at every launch. The first holds, by the kernel's effect on an array, how often the
+# array's bytes are moved. The second holds the types of arguments that are never arrays.
 _TIMES = {effect: int(effect.reads) + int(effect.writes) for effect in Effect}
 _SCALARS = (int, float, str, type(None))
 

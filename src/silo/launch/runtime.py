@@ -62,7 +62,7 @@ OnMiss = Callable[[SeenCall], Binding]
 OnTritonMiss = Callable[[SeenCall, Callable[[], object]], tuple[object, object]]
 OnUnread = Callable[[tuple[object, ...], dict[str, object], object], bool]
 
-# native/python/plan.h: enum silo_parameter_kind and enum silo_parameter_flags.
+# The numbers of enum silo_parameter_kind and enum silo_parameter_flags in native/python/plan.h.
 _KINDS = {
     ParameterKind.ANY: 0,
     ParameterKind.POINTER: 1,
@@ -165,7 +165,7 @@ def make_launcher(
 def _extent_numbers(
     kernel: str, names: Sequence[str], extents: HeldExtents | None, contiguous: Sequence[str] = ()
 ) -> tuple[int, ...]:
-    """Returns, for each parameter, its value of enum silo_extent in native/core/extents.h."""
+    """Returns, for each parameter, the extents that its guard compares, as a number of enum silo_extent (extents.h)."""
     numbers = {None: 0, "shape": 1, "layout": 2, "dynamic": 3, "contiguous": 4}
     kinds = {} if extents is None else {name: kind.value for name, kind in extents.arguments}
     if missing := [name for name in kinds if name not in names]:
@@ -199,8 +199,8 @@ def make_bound_launcher(
         config_names: parameters that calls may omit.
         grid: the grid of calls that pass none, instead of the declared one.
         release_gil: as in :func:`make_launcher`.
-        extents: dynamic layouts that are passed to the code: they are read in each call and not compared. None without
-            any.
+        extents: the dynamic layouts that are passed to the code; they are read in each call and not compared. None if
+            the code takes no layouts.
     """
     _take_settings()
     plan = _plan(name, parameters, config_names=config_names, compiled=True)
@@ -222,10 +222,10 @@ def make_triton_launcher(
         name: the kernel's name, for messages.
         parameters: its signature. The guard distinguishes at least the calls that Triton's own cache key distinguishes.
         on_miss: called for each new guard code with the call, and with a function that launches the call as Triton
-            does. Returns a pair. The first item is the Binding that serves calls with this guard code from now on; with
-            any other object, Triton serves them; with ``native.ABSENT``, the next such call misses again. The second
-            item is the function's result, or ``native.ABSENT`` if ``on_miss`` did not call the function: then the
-            Binding launches this call too.
+            does. Returns a pair. The first item decides about further calls with this guard code: a Binding serves
+            them; after ``native.ABSENT``, the next of them calls ``on_miss`` again; after any other object, Triton
+            serves them. The second item is the function's result, or ``native.ABSENT`` if ``on_miss`` did not call the
+            function: then the Binding launches this call too.
         options: the keywords that Triton takes besides the parameters, frequent ones first.
         defaults: default values of parameters as their author wrote them: grid functions see these very objects.
     """
@@ -499,7 +499,7 @@ def grid_programs(
 
 
 def _fold(node: Node, constants: Mapping[str, int]) -> Node:
-    """Replaces the names of constexpr arguments in a grid expression, which may read them, by their values."""
+    """Replaces constexpr arguments, which a grid expression may read by name, by their values."""
     if isinstance(node, Argument) and node.name in constants:
         return Const(int(constants[node.name]))
     if isinstance(node, Op):

@@ -79,7 +79,10 @@ def restorer(array: Any) -> Callable[[], None]:  # noqa: ANN401
 
 
 def restorers(arguments: Mapping[str, object]) -> Mapping[str, Callable[[], None]]:
-    """Returns for each argument a function that restores its array's present content; equal arrays share a function."""
+    """Returns, for each argument with an array, a function that restores the array's present content.
+
+    Arguments with the same array object have the same function, so the array is copied once.
+    """
     arrays_behind = {name: array_behind(value) for name, value in arguments.items()}
     arrays = {id(array): array for array in arrays_behind.values() if array is not None}
     restorers_by_name = {key: restorer(array) for key, array in arrays.items()}

@@ -58,8 +58,8 @@ class DeviceInfo:
 
         Grids in this process read the number as ``a.reserved_sms``.
 
-        Kernels that were called already use it from their next call on; bound launchers keep the grid with which they
-        were bound.
+        Kernels that were called already use the new number from their next call on; bound launchers keep the grid with
+        which they were bound.
 
         Raises:
             SettingsError: a negative count.

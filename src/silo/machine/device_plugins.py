@@ -39,7 +39,7 @@ class _Missing:
 
 def _plugins() -> Mapping[str, str]:
     """Maps the name of each plug-in, which is its kind of devices, to ``module:function``."""
-    # This reads entry points, so it is called only for a kind that Silo does not ship, or to list all plug-ins.
+    # Reads entry points. So this function is called only for a kind that Silo does not ship, or to list all plug-ins.
     return installed_places(DEVICES)
 
 
@@ -61,7 +61,7 @@ def _asked(kind: str) -> tuple[Device, ...] | _Missing:
 
 
 def devices_of_kind(kind: str) -> tuple[Device, ...]:
-    """Returns the devices of one kind, by index; empty if the machine lacks it."""
+    """Returns the devices of one kind, by index; empty if the machine has none."""
     answer = _asked(kind)
     return () if isinstance(answer, _Missing) else answer
 

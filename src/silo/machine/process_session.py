@@ -37,7 +37,7 @@ class Session:
 
     @property
     def beside(self) -> Session:
-        """A session with the same store and other workers, one fewer, which run only on otherwise idle CPUs."""
+        """A session with the same store and its own workers: one fewer, and only on CPUs that are otherwise idle."""
         with self._lock:
             if self._beside is None:
                 self._beside = _SessionBeside(self.settings, self.store)

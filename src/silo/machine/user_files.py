@@ -167,7 +167,7 @@ def _first(folder: Path) -> Generator[None]:
 
 @contextmanager
 def _blamed(place: Path, path: Path, name: str) -> Generator[None]:
-    """Turns errors of the module's code into errors about the file or module that was named."""
+    """Turns errors of the module's code into errors about the file or module named on the command line."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Measures configs of one study: benches, the processes that run candidates, lock files.
+"""Measures the configs of one study: benches, the processes that run candidates, lock files.
 
-The search itself is elsewhere.
+:mod:`silo.tuner` searches the space.
 """

@@ -94,7 +94,7 @@ class Bench(Protocol):
         ...
 
     def interrupt(self) -> None:
-        """Makes a launch that another thread waits for fail soon. Any thread may call this method."""
+        """Stops a launch that another thread waits for; the launch then fails soon. Any thread may call this method."""
         ...
 
     def close(self) -> None:

@@ -121,11 +121,10 @@ def earlier_studies(study: Study, records: RecordStore, reach: ReachableConfigs)
 
 
 def carried_before(trials: Iterable[Trial], known: Iterable[Trial]) -> dict[str, str]:
-    """Finds artifacts of ``trials`` that were carried over earlier; returns each key with the key of today's artifact.
+    """Finds the earlier compiler's artifacts in ``trials`` whose trials were carried over before. Pure.
 
-    Pure.
-
-    ``known`` are the trials of today's study, which include the carried ones.
+    ``known`` are the trials of today's study, which include the carried ones. Returns the key of each such artifact
+    with the key of today's artifact.
     """
     today: dict[bytes, list[Trial]] = {}
     for trial in known:
@@ -141,8 +140,8 @@ def carried_before(trials: Iterable[Trial], known: Iterable[Trial]) -> dict[str,
 def carried_trials(trials: Iterable[Trial], same: Mapping[str, str]) -> tuple[Trial, ...]:
     """Returns the trials that count under today's compiler, with today's artifacts. Pure.
 
-    A trial counts if both its code and the code of the reference that it was measured beside are the same today. It
-    keeps the name of the compiler that it was made with.
+    A trial counts if today's compiler makes the same code for its config and for the reference that was measured beside
+    it. A returned trial keeps the name of the compiler that it was made with.
 
     Args:
         trials: the trials of an earlier study.
@@ -173,7 +172,8 @@ def carry_decision(
     are compiled for the comparison. The progress of first calls with the earlier study is carried over too.
 
     Returns:
-        The contenders of the latest earlier study if none decides; empty if one decided, or without earlier studies.
+        The contenders of the latest earlier study if no earlier study decides. Empty if one decides, or if there are
+        no earlier studies.
     """
     contenders: tuple[Config, ...] = ()
     for earlier in earlier_studies(study, store.records, reach):
@@ -218,7 +218,7 @@ def carry_trials(
 
 
 def contenders_of(study: Study, records: RecordStore, reach: ReachableConfigs) -> tuple[Config, ...]:
-    """Returns the contenders of the latest earlier study; () if fewer than two, or if its tuning was cut off."""
+    """Returns the contenders of the latest earlier study; () if it has fewer than two, or if its tuning was cut off."""
     for earlier in earlier_studies(study, records, reach):
         if len(earlier.contenders) > 1 and not read_effort(earlier.study, records).is_cut_off:
             return earlier.contenders

@@ -213,7 +213,8 @@ class CompiledArtifacts:
             pending = self._start(config)
         if isinstance(pending, SiloError):
             raise pending
-        pending.wait()  # without holding the lock, because other threads need it to wait for other artifacts
+        # waits without holding the lock, because other threads need the lock to wait for other artifacts
+        pending.wait()
         with self._lock:
             artifact = self.compilation.finish(pending)
         compile_ns = time.monotonic_ns() - begin if pending.fresh else 0
@@ -261,7 +262,7 @@ class BenchEvaluator:
         artifacts: the source of compiled code.
         bench: runs the code; closed with this object.
         check: checks results; None compares them with the results of the first of ``configs`` that runs.
-        configs: the space, used for this comparison.
+        configs: the configs of the space in order; used only if ``check`` is None.
         findings: measurements shared with the evaluators of other devices.
         metrics: the metrics to measure besides times.
     """
@@ -397,7 +398,7 @@ class BenchEvaluator:
         return Measured(config, timing.samples, median(counted), ReferenceSamples(reference.config, timing.reference))
 
     def _code_of(self, reference: ReferenceConfig) -> ReferenceCode | None:
-        """Returns the reference's code. None if it no longer compiles: then configs are measured alone."""
+        """Returns the reference's code. If it no longer compiles, returns None, and configs are measured alone."""
         try:
             return ReferenceCode(reference, self._artifacts.get(reference.config).artifact)
         except CompilerMissingError:

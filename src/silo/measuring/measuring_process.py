@@ -34,7 +34,7 @@ _SETUP_LIMIT_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class MeasuredCandidate:
-    """A variant to measure: its code, and the grid of its launch."""
+    """A variant to measure: its artifact with the code, and the grid of its launch."""
 
     code: VouchedCode
     grid: tuple[int, ...]
@@ -87,7 +87,7 @@ class ArgumentCopy:
             return self._shared
 
     def give_back(self) -> None:
-        """Ends one holder's use of the copy; the last one frees it."""
+        """Ends the use of the copy by one holder; the last holder's call frees the copy."""
         with self._lock:
             self._holders -= 1
             if self._holders == 0 and self._shared is not None:
@@ -99,8 +99,8 @@ class MeasuringProcess:
     """A device and arguments in another process. Only the thread that made this object may use it.
 
     After a fault the process is replaced: its next use starts another one, with the arguments' original content. If a
-    candidate faults after other candidates ran in its process, the others may be to blame, so it is tried once more in
-    a new process.
+    candidate faults after other candidates ran in its process, the others may be to blame, so the faulting candidate is
+    tried once more in a new process.
 
     Args:
         device: the device to run on.
@@ -282,7 +282,8 @@ class MeasuringProcess:
         except WorkerDiedError:
             how = self._stop(died=True)
             raise LaunchError(f"{what} ended the process it ran in: {how}") from None
-        # after Ctrl-C the answer is still due, and the next request would read it as its own: so stop the process
+        # After Ctrl-C the process still has to send its answer, which the next request would read as its own. So stop
+        # it.
         except BaseException:
             self._stop()
             raise
@@ -322,7 +323,7 @@ class MeasuringProcess:
 def measuring_environment() -> dict[str, str]:
     """Returns the environment variables that give a measuring process this process's settings."""
     current = settings()
-    # Without a launch log, because writing it would be measured too.
+    # The launch log is off, because writing it would be measured too.
     environment = {"SILO_L2": current.l2, "SILO_THREADS": str(current.threads), "SILO_LAUNCH_LOG": ""}
     if current.nvml_library:
         environment["SILO_NVML_LIBRARY"] = current.nvml_library

@@ -2,7 +2,7 @@
 
 :mod:`silo.measuring.measuring_process` starts it. A candidate may write outside of its arrays, fault or never end. In
 this process that costs one config: the process is stopped, and the next process starts with the arguments' original
-content. It loads no framework and no compiler.
+content. The process loads no framework and no compiler.
 """
 
 from __future__ import annotations
@@ -230,8 +230,8 @@ def main(arguments: Sequence[str]) -> None:
     """Serves requests: ``main([device, arguments, results, when])``.
 
     ``arguments`` and ``results`` are file descriptors that this process inherited. If ``when`` is ``idle``, the process
-    leaves the CPUs to every other process that wants them. Other processes map the same arguments, so they are mapped
-    read-only.
+    leaves the CPUs to every other process that wants them. Other processes map the same arguments, so this process maps
+    them read-only.
     """
     name, given_path, results, when = arguments
     if when == "idle":

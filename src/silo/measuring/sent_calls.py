@@ -169,7 +169,7 @@ class SharedArguments:
             return self._given[name]
 
     def array_in(self, memory: _SharedMemory, name: str) -> NDArray[Any]:
-        """Returns an array in another memory that has the same layout."""
+        """Returns an array in another shared memory, which has the same layout as this object's own."""
         number = self._numbers[name]
         slot, extent = self._slots[number], self._extents[number]
         return extent.typed(extent.view(memory.part(slot.offset, slot.size)))

@@ -104,7 +104,7 @@ class StudyKey:
     def generalization(self, like: Specialization, reach: ReachableConfigs) -> Generalization | None:
         """Makes rules of the winners of all buckets that were studied with the same constexpr values and extents.
 
-        Returns None if no bucket was measured. Only trials within ``reach`` count; the first config of its space is the
+        Returns None if no bucket was measured. Only trials within ``reach`` count; the first config of the space is the
         fallback. Of several studies of one bucket (with other alignments), the one that assumes most facts decides.
         Rules for other buckets are fitted to all of these trials, and may choose any of their configs
         (:mod:`silo.tuner.generalization`).

@@ -75,7 +75,7 @@ class LogScale:
 
 
 def _round_step(raw: float) -> float:
-    """Returns the least of 1, 2, 5 times a power of ten that is at least ``raw``; as an int if it is one."""
+    """Returns the least number of the form 1, 2 or 5 times a power of ten that is at least ``raw``; an int if whole."""
     if raw <= 0:
         return 1
     power = 10.0 ** math.floor(math.log10(raw) + 1e-9)
@@ -240,7 +240,7 @@ def _column(text: str, times: Sequence[int], centre: float, step: int, y: LogSca
 def _scatter(text: str) -> float:
     """Returns a number in [0, 1) that looks random but depends on the text only.
 
-    It moves dots sideways off each other.
+    A dot is moved sideways by this number, so that dots do not cover each other.
     """
     return hashlib.blake2b(text.encode(), digest_size=2).digest()[0] / 256
 

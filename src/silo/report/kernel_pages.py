@@ -1,6 +1,6 @@
 """Pages of HTML: one page for each kernel, and the index of a report.
 
-They contain all they need, and work without scripts.
+Each page contains everything that it shows, and works without scripts.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ __all__ = [
     "study_report",
 ]
 
-# A kernel exceeds a measured ceiling only beyond this factor: rates measured at two moments differ by less.
+# A kernel counts as faster than a measured ceiling only if its rate exceeds the ceiling by this factor: two
+# measurements of one rate, at different moments, differ by less.
 _ABOVE = 1.05
 _LONGEST_CODE = 200_000  # a page shows at most this many characters of one text of a config's code
 
@@ -84,8 +85,8 @@ class StudyReport:
 class OtherSizes:
     """A table of predictions for other sizes, made from the measured sizes of a kernel on a device.
 
-    Each row has a measured size, its winner, and the loss at this size of the config that the other measured sizes
-    predict for it; the loss is "" if the size was not left out of a fit.
+    Each row has a measured size, the winner there, and the loss, at this size, of the config that would be chosen if
+    the size had not been measured. The loss is "" if too few sizes were measured to leave one out.
     """
 
     label: str
@@ -94,7 +95,7 @@ class OtherSizes:
 
     @classmethod
     def of(cls, study: Study, learnt: Generalization) -> OtherSizes:
-        """Returns the table of one generalization. ``study`` is one of the studies that it was learnt from."""
+        """Returns the table of one generalization. ``study`` is one of the studies that ``learnt`` was learnt from."""
         held_out = [f"{item / 10_000:.1f} %" for item in learnt.fitted.held_out] or [""] * len(learnt.samples)
         rows = tuple(
             (

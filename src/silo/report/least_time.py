@@ -63,7 +63,7 @@ class SpeedOfLight:
     dot: str
 
     def reached(self, time_ns: int) -> float:
-        """Returns the fraction of the ceiling that a launch of this time reaches; above 1, it exceeds the ceiling.
+        """Returns the rate of a launch of this time, divided by the ceiling: above 1, the launch exceeds it.
 
         >>> light = speed_of_light(Work(bytes=1000), Ceilings(((1000, 10**9),), ()), "float32")
         >>> light.bound, light.least_ns, light.reached(2000)

@@ -98,7 +98,7 @@ class ParameterEffect:
 class FailureGroup:
     """Configs whose failures have the same kind and the same first line.
 
-    ``detail`` is the whole message of one of them.
+    ``detail`` is the whole message of one of the failures.
     """
 
     kind: str
@@ -158,7 +158,7 @@ def _order(value: Value) -> tuple[object, ...]:
 
 
 def value_text(value: Value) -> str:
-    """Returns a value as people write it."""
+    """Returns a value as text: floats in the short form of ``%g``."""
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -196,8 +196,8 @@ def failure_groups(trials: Iterable[Trial]) -> tuple[FailureGroup, ...]:
 def compare(trials: Sequence[Trial], winner: Winner, default: Config, seed: str) -> ConfigComparison | None:
     """Compares the default with the winner. None if one of them has no samples.
 
-    The samples are those that were taken of both in turns, if they exist. The interval is from a bootstrap of the ratio
-    of medians (1000 resamples, seeded by ``seed``, so that the same trials give the same interval).
+    If samples of both were taken in turns, only these samples are compared. The interval is from a bootstrap of the
+    ratio of medians (1000 resamples, seeded by ``seed``, so that the same trials give the same interval).
     """
     scales = Scales(trials)
     for stage in (Stage.FINAL, Stage.SEARCH):

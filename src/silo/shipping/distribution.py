@@ -312,8 +312,8 @@ def _put_signatures(registry: Registry, subject: Descriptor, signatures: dict[st
     descriptor = Descriptor.of_bytes(MANIFEST, data)
     if registry.put_manifest(descriptor.digest, MANIFEST, data):
         return
-    # This registry keeps no list of the manifests that refer to a manifest. The specification has clients keep the
-    # list, under a tag made of the manifest's digest.
+    # This registry keeps no list of the manifests that refer to a manifest. For such registries, the specification
+    # requires that clients keep the list, under a tag made of the manifest's digest.
     referrers = {referrer.digest: referrer.to_json() for referrer in registry.referrers(subject.digest)}
     referrers[descriptor.digest] = descriptor.to_json() | {"artifactType": _SIGNATURE}
     index = canonical_json({"schemaVersion": 2, "mediaType": INDEX, "manifests": list(referrers.values())})

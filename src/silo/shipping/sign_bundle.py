@@ -171,9 +171,9 @@ def _looked_at(path: Path, bundle: Bundle, key: PublicKey | None) -> SignatureSu
 
 
 def _covers_file(signature: MinisignSignature, path: Path, key: PublicKey | None) -> bool:
-    """Returns whether the signature is for all bytes of the file. A valid signature of a bundle is for the header only.
+    """Returns whether a key signed the whole file, as minisign does. A bundle's signature must be of the header alone.
 
-    Signatures by ``key`` count, or without ``key`` those by trusted keys.
+    Only signatures by ``key`` count; without ``key``, signatures by any trusted key.
     """
     keys = (PublicKey.parse(entry.text) for entry in session().store.trust.keys.trusted()) if key is None else (key,)
     signers = [key for key in keys if key.number == signature.number]

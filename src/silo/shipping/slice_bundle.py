@@ -114,7 +114,7 @@ def merge_bundles(paths: Sequence[Path], output: Path, *, key: SecretKey | None 
 
 
 def _keep_consent(parts: Sequence[BundleContents], joined: BundleContents) -> None:
-    """Records consent to cases or plans of a joined bundle if the user consented to the same of every part.
+    """Records consent to cases or plans of a joined bundle if the user consented to them in every part.
 
     Consent to cases covers all native code of a kernel together, and each part has only some of that code. Consent to
     the code itself does not change.
@@ -130,7 +130,7 @@ def _keep_consent(parts: Sequence[BundleContents], joined: BundleContents) -> No
 
 
 def _subjects(contents: BundleContents) -> Iterator[tuple[tuple[str, str], HostCases | HostPlan]]:
-    """Yields the cases and plans of a bundle whose native code needs consent, each after its kind and name."""
+    """Yields the cases and plans of a bundle whose native code needs consent, each in a pair after its (kind, name)."""
     for kernel in contents.kernels:
         calls = calls_of(kernel)
         codes = [host_code(variant, calls) for variant in kernel.variants if variant.artifact.runs_on_host]

@@ -37,7 +37,7 @@ def parsed_version(version: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One part of the installation.
+    """A finding of ``silo doctor``: the state of one part of the installation.
 
     ``state`` is ok, missing (although needed) or optional (absent, which may be fine).
     """

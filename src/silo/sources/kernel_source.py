@@ -115,14 +115,14 @@ class ReadsPlaces(Protocol):
     def places(self) -> tuple[object, ...]:
         """The places that were read, with their values: (holder, name, value), flattened into one tuple.
 
-        A holder is a dictionary that has the name as a key, or an object that has it as an attribute; the value is
-        compared by identity. If the name is None, the holder is a container, and the value is a copy that it must
-        equal.
+        A place is a global, a closure variable or an attribute. A holder is a dictionary that has the name as a key, or
+        an object that has it as an attribute; the value is compared by identity. If the name is None, the holder is a
+        container, and the value is a copy that the container must equal.
         """
         ...
 
     def read_again(self) -> None:
-        """Reads the source again if a place's value or a function's text has changed since the last reading."""
+        """Reads the source again if the value of a place, or a function's text, has changed since the last reading."""
         ...
 
     def when_replaced(self, changed: Callable[[], None]) -> None:
@@ -157,7 +157,7 @@ class BringsCode(Protocol):
     def code_for(self, targets: Sequence[Target]) -> tuple[GivenCode, ...]:
         """Returns all code that runs on one of the targets, best first.
 
-        Raises NoVariantError with the reason of each.
+        Raises NoVariantError, with a reason for each piece of code, if none does.
         """
         ...
 

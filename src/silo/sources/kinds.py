@@ -52,20 +52,20 @@ def _loaded(name: str) -> SourceKind | Rejected:
 
 
 def kinds() -> dict[str, SourceKind]:
-    """Returns every kind that can be used, by name: Silo's own, then others."""
+    """Returns every kind that can be used, by name: Silo's own, then those of other distributions."""
     kinds_by_name = {name: _loaded(name) for name in (*_own(), *_foreign())}
     return {name: kind for name, kind in kinds_by_name.items() if not isinstance(kind, Rejected)}
 
 
 def brought_tools() -> tuple[BroughtTools, ...]:
-    """Returns the programs in packages of the kinds, for example disassemblers."""
+    """Returns the programs (for example disassemblers) that the packages of all kinds of kernels contain."""
     return tuple(kind.tools() for kind in kinds().values() if isinstance(kind, BringsTools))
 
 
 def selftest_of(name: str) -> Callable[[], SelfTestReport]:
     """Returns the function that ``silo selftest`` calls for the kernels of a kind.
 
-    Raises SourceError if the kind lacks them.
+    Raises SourceError if the kind has no self-tests.
     """
     testers = {name: kind for name, kind in kinds().items() if isinstance(kind, TestsItself)}
     if name not in testers:
@@ -103,8 +103,8 @@ def kind_named(name: str) -> SourceKind:
 def kind_reading(value: object) -> SourceKind:
     """Returns the first kind that reads an object.
 
-    A kind with the name of the package that defines the object's class is tried first, then Silo's own kinds, then
-    others, each by name.
+    A kind with the name of the package that defines the object's class is tried first, then Silo's own kinds, then the
+    kinds of other distributions, each group in the order of names.
 
     Raises:
         SourceError: no kind reads the object; the message contains the reason of each.

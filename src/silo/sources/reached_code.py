@@ -55,7 +55,7 @@ Names: TypeAlias = tuple[tuple[str, ...], ...]
 class ReachedCode:
     """The functions and classes reached so far, as ``parts``; a reference is an index into ``parts``, so cycles end.
 
-    Kinds of sources inherit from this class and override the methods that differ for them.
+    Kinds of sources inherit from this class and override the methods that depend on their library.
     """
 
     libraries: ClassVar[tuple[str, ...]] = ("builtins", "math", "typing", "copy")
@@ -87,7 +87,7 @@ class ReachedCode:
         return None
 
     def flags(self, target: Any) -> Sequence[bool]:  # noqa: ANN401
-        """Returns the options with which a function was declared and which its source does not show."""
+        """Returns the options with which a function was declared, if the function's source does not show them."""
         del target
         return ()
 
@@ -96,7 +96,7 @@ class ReachedCode:
         raise NotImplementedError
 
     def describe_class(self, kind: type) -> JSON:
-        """Returns the description of a class of the kernel's author."""
+        """Returns the description of a class that the kernel's author wrote."""
         try:
             source = textwrap.dedent(inspect.getsource(kind))
         except (OSError, TypeError):
@@ -135,7 +135,7 @@ class ReachedCode:
         number = len(self.parts)
         self._numbers[id(plain)] = number
         self._alive.append(plain)
-        self.parts.append(None)  # reserve the index before the objects that it reaches get theirs
+        self.parts.append(None)  # reserves the target's index before the objects that the target reaches get theirs
         self.parts[number] = (
             self.describe_class(plain) if inspect.isclass(plain) else self._describe_function(target, plain)
         )
@@ -215,13 +215,13 @@ class ReachedCode:
         return list(values.items())
 
     def meet(self, function: Any, name: str) -> None:  # noqa: ANN401
-        """Called for each free name in a function's text that has a value."""
+        """Called for each free name in a function's text, if the name has a value."""
 
     def follow(self, holder: Any, name: str, value: Any) -> None:  # noqa: ANN401
         """Called for each attribute that a function's text reads from an object that it names."""
 
     def _is_whole(self, value: object) -> bool:
-        """Whether an object's attributes are part of its own description, so that they are not followed."""
+        """Whether the description of an object already covers its attributes, so that they are not followed."""
         return (
             self.is_constant(value)
             or self.is_function(value)
@@ -317,7 +317,7 @@ _CONTAINERS = (list, dict, set)
 
 
 class Places:
-    """The places read so far, each once, with the value at that time.
+    """The places (globals, closure variables, attributes) that a source read so far, each once, with the value then.
 
     Objects of a library (if ``is_library`` is true for the name of their module) are identified by the library's
     version and left out.
@@ -389,7 +389,7 @@ def _copied(value: object) -> object:
 
 
 def places_hold(places: tuple[object, ...]) -> bool:
-    """Whether each place still has its value, compared in the same way as the native launcher does."""
+    """Whether each place (a variable or attribute) still has its value, compared in the way of the native launcher."""
     for at in range(0, len(places), 3):
         holder, name, value = cast("tuple[Any, str | None, object]", places[at : at + 3])
         if name is None:
@@ -492,7 +492,7 @@ class ReachedObjects(ReachedCode):
     def _plain_value(self, member: object) -> JSON:
         """Returns a class attribute as data if it is a plain value, else None.
 
-        The class's text alone is not enough, because it may take the value from a global.
+        The class's text alone is not enough, because the text may take the attribute's value from a global.
         """
         try:
             return ["value", self.value_of(member)]
@@ -511,7 +511,8 @@ class ReachedObjects(ReachedCode):
             members = [self.encode(item, name, depth + 1) for item in cast("set[object]", value)]
             return ["set", cast("JSON", sorted(members, key=canonical_json))]
         kind = cast("type[object]", type(value))
-        # the text below would describe an array, and it omits elements
+        # An array is refused, because the text by which other objects are described below would omit elements of the
+        # array.
         if hasattr(kind, "__dlpack__") or hasattr(kind, "__array_interface__"):
             raise SourceError(f"the kernel reads {name}, a {kind.__name__}: pass it as an argument")
         self.refuse(value, name)

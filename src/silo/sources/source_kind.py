@@ -1,4 +1,4 @@
-"""The protocols of source plug-ins, a required one and optional ones, and the launch that library hooks receive."""
+"""The protocols of source plug-ins (:class:`SourceKind` is required), and the launch that a library's hooks receive."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class UnnamedInBundles(Protocol):
 
 @runtime_checkable
 class ServesPrograms(Protocol):
-    """A kind whose kernels programs launch through another framework, from which Silo can take the launches over."""
+    """A kind for kernels that programs launch through another framework; Silo can take these launches over."""
 
     def programs_reached(self) -> Decision:
         """Whether Silo takes effect in a program that is started from this process."""
@@ -104,7 +104,7 @@ class NeedsPackages(Protocol):
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """The packages of the requirement, the library first, and modules with another name than their package."""
+        """The packages of the requirement, the library first, and modules with another name than their package's."""
         ...
 
     def versions(self) -> Mapping[str, str]:
@@ -156,7 +156,7 @@ class NamesDtypes(Protocol):
 
 @runtime_checkable
 class HasLaunchHooks(Protocol):
-    """A kind whose library has hooks of its own, which it calls around each of its launches."""
+    """A kind whose library has launch hooks: functions that the library calls before and after each of its launches."""
 
     def follow_launch_hooks(self, switch: Callable[[bool], None]) -> None:
         """Calls ``switch`` with True or False, whether the library has hooks: now, and when a hook is added or removed.

@@ -54,7 +54,7 @@ class Blobs(Protocol):
         ...
 
     def holds(self, sha256: str, size: int) -> bool:
-        """Returns whether a blob of this name and size is here, as far as can be seen without reading it."""
+        """Returns whether the store seems to have a blob of this name and size; does not read the blob."""
         ...
 
 
@@ -127,7 +127,7 @@ class Outcome(Persisted):
 
     @property
     def refs(self) -> tuple[BlobRef, ...]:
-        """The references of all blobs, that of the code first."""
+        """The references of all blobs; the code's blob comes first."""
         return (self.blob, *self.sidecars)
 
     @property
@@ -193,7 +193,8 @@ class Artifacts:
     def here(self, key: str) -> Artifact | None:
         """Returns the artifact of an artifact key if this store has its description, or None.
 
-        The description is not fetched from the remote store; missing blobs of the code are.
+        Only blobs that the description names and that are missing here are fetched from the remote store, not the
+        description.
         """
         artifact = self._here(key)
         self._count_hit(artifact)
@@ -268,7 +269,7 @@ class Artifacts:
     def outcome_here(self, job_key: str) -> Outcome | None:
         """Returns the outcome of a compile job if this store has recorded it, or None.
 
-        The outcome is not fetched from the remote store; missing blobs of the code are.
+        Only blobs that the outcome names and that are missing here are fetched from the remote store, not the outcome.
         """
         return self._usable_outcome(self._read(self._jobs, "job", job_key, Outcome.from_json))
 
@@ -365,7 +366,10 @@ class KeptFiles:
         return None if entry is None else entry.blob.sha256
 
     def put(self, key: str, files: Mapping[str, bytes]) -> bool:
-        """Stores files by name under a key, replacing its earlier files. Returns False if they have too many bytes."""
+        """Stores files by name under a key, replacing the key's earlier files.
+
+        Returns False, and stores nothing, if the files have too many bytes.
+        """
         if sum(len(data) for data in files.values()) > MOST_BYTES:
             return False
         packed = zlib.compress(b"".join(files.values()), _LEVEL)

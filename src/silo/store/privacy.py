@@ -159,7 +159,8 @@ def open_private(path: Path, flags: int = os.O_RDONLY) -> int:
     """Opens a file of the store after checking that only its user may have written it and its folder.
 
     Raises:
-        NotPrivateError: one of them is another user's, others may write it, or it is a link or no plain file.
+        NotPrivateError: the file or its folder belongs to another user, or others may write it; or the path is a link,
+            or no plain file.
         OSError: the file cannot be opened.
     """
     check_folder(path.parent)
@@ -179,7 +180,7 @@ def open_own(path: Path, flags: int = os.O_RDONLY) -> int:
         OSError: the file cannot be opened.
     """
     descriptor, status = _opened(path, flags)
-    if status.st_nlink > 1:  # 0 if it was just removed
+    if status.st_nlink > 1:  # 0 if the file was just removed
         os.close(descriptor)
         raise NotPrivateError(f"it is a file with {status.st_nlink} names (hard links), perhaps one of yours", path)
     if flags & (os.O_RDWR | os.O_WRONLY) and stat.S_IMODE(status.st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
@@ -306,7 +307,10 @@ def _check(path: Path, found: os.stat_result) -> None:
 
 
 def _way_to(root: str) -> tuple[list[Node], str | None]:
-    """Returns the folders and links on the path to ``root``, and its path without links; None if it does not exist."""
+    """Returns the folders and links on the path to ``root``, and the path without links.
+
+    Returns None in place of the path without links if ``root`` does not exist.
+    """
     way: list[Node] = []
     parts_left, links = _parts(root), 0
     node = _look("/")
@@ -435,7 +439,7 @@ _locking: dict[int, int] = {}  # file descriptors that hold a lock or wait for o
 
 def _let_go() -> None:
     # The descriptors now refer to /dev/null and stay open. If they were closed, files that the child opens could get
-    # their numbers, and a finalizer could then close these.
+    # the same numbers; then a finalizer that closes the old descriptors would close these files.
     for descriptor, thread in list(_locking.items()):
         if thread != threading.get_ident():
             nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)

@@ -139,7 +139,7 @@ class LogFile:
             frames = end + frames
         try:
             write_all(self.descriptor, frames)
-            # This is done under the lock, for which readers wait, so that they see only durable frames.
+            # The fsync is done under the lock, for which readers wait, so that they see only durable frames.
             os.fsync(self.descriptor)
         except OSError:
             if self._is_locked:  # without the lock, another process may have appended frames after these

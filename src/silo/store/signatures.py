@@ -346,11 +346,11 @@ Stamp = tuple[int, int, int]
 
 
 class SignedFile:
-    """The signed header of a file, in the form that is used, and the signature beside the file.
+    """A file's header, whose bytes are the signed message, and the signature beside the file.
 
     The header holds the hash of the rest of the file, so its signer vouches for the bytes that were read, even if the
-    file is changed later. ``name`` is the name of the signature's file, for people; ``read`` returns its bytes, None
-    without a signature.
+    file is changed later. ``name`` is the name of the signature's file, for people; ``read`` returns the signature's
+    bytes, None without a signature.
     """
 
     __slots__ = ("_data", "_read", "header", "name")
@@ -437,7 +437,7 @@ class TrustedKeys:
         return True
 
     def untrust_file(self, file: SignedFile, at: int) -> bool:
-        """Makes signatures of one file count no longer, by any key; returns whether one did count."""
+        """Withdraws trust in all signatures of one file, by any key; returns whether one of them was trusted."""
         if not self.decide(file):
             return False
         self._add({"untrusted file": file.header.hex(), "at": at})

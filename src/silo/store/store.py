@@ -350,7 +350,7 @@ class Store(StoreBase):
 def remote_link(current: Settings) -> RemoteClient | None:
     """Returns the client of the remote store, without connecting to it; None without a remote store.
 
-    A process has one client for each address, mode and key, whatever its other settings, because a fault turns it off.
+    Settings with the same address, mode and key share one client, because a fault turns the client off for all of them.
     """
     if current.remote is None:
         return None

@@ -153,9 +153,9 @@ class DiskBlobs:
                 os.utime(path)
 
     def holds(self, sha256: str, size: int) -> bool:
-        """Returns whether a blob of this name and size is here, without reading it.
+        """Returns whether this store has a file for a blob of this name and size; does not read the file.
 
-        Another process may remove it at any time.
+        Another process may remove the file at any time.
         """
         return private_size(self._path(sha256)) == size
 
@@ -222,7 +222,7 @@ class FallbackBlobs:
         return self._disk.map(sha256) if view is None else view
 
     def holds(self, sha256: str, size: int) -> bool:
-        """Returns whether a blob of this name and size is here, as far as can be seen without reading it."""
+        """Returns whether the store seems to have a blob of this name and size; does not read the blob."""
         return self._memory.holds(sha256, size) or self._disk.holds(sha256, size)
 
 

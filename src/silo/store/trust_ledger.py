@@ -54,7 +54,7 @@ def may_load(
     signed: Decision | None = None,
     older: str = "",
 ) -> Decision:
-    """Decides whether native code with this digest may be loaded, and on whose trust.
+    """Decides whether native code with this digest may be loaded, and for which reason.
 
     ``built`` holds code that this user's store compiled, ``trusted`` code that the user trusted with ``silo trust``,
     and ``trust`` is the caller's consent to this one load. ``signed``: whether a key that is trusted here signed the
@@ -157,7 +157,7 @@ class TrustLedger:
     def note_built(self, *codes: Vouchable) -> None:
         """Records consent to native code that was compiled here, and to cases and C text that were written here.
 
-        Called by the compile path, by a build, and for the launches that programs of jax name.
+        Compiling and building call this, and so does the storing of a call that a jax program names by a digest.
         """
         if not self._lists[BUILT].is_read:
             self._refresh(BUILT)
@@ -199,7 +199,7 @@ class TrustLedger:
     def distrust_remote(self, name: str) -> int:
         """Withdraws trust in a remote store and in all code that came from it.
 
-        Returns the number of withdrawn entries, including that of the store.
+        Returns the number of withdrawn entries, including the store's own entry.
         """
         listed = name in self.remotes()
         if listed:
@@ -308,7 +308,7 @@ class TrustLedger:
     ) -> Consent:
         """Returns consent to load ``code``, which came from ``origin``. Raises ``TrustError`` if it is not trusted.
 
-        ``signed`` returns the file that the code is from, as it was read: a trusted key may have signed it.
+        ``signed`` returns the file that holds the code, as it was read: a trusted key may have signed the file.
         """
         decision = self.decide(code, trust=trust, signed=self._signature_check(signed))
         if isinstance(decision, Rejected):
@@ -347,7 +347,7 @@ class TrustLedger:
         self._vouched[name].update(entries)
 
     def _has(self, name: str, digest: str) -> bool:
-        # another process may have added it since the list was read
+        # Another process may have added the digest since the list was read.
         if digest not in self._lists[name].entries and digest not in self._vouched[name]:
             self._refresh(name)
         return digest in self._lists[name].entries or digest in self._vouched[name]

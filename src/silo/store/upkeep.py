@@ -180,7 +180,7 @@ class Upkeep:
 def _locked(descriptor: int, wait_s: float) -> bool:
     """Takes the lock of pruning processes, waiting up to ``wait_s``.
 
-    Returns False if it had to wait, because then another process has pruned.
+    Returns False if this process had to wait, because another process has pruned meanwhile.
     """
     until_s, has_waited = time.monotonic() + wait_s, False
     while True:

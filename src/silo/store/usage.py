@@ -94,7 +94,7 @@ class _File:
 class _Entry:
     """An entry of a store: an artifact, a job or files, with its blobs.
 
-    ``job`` and ``kernel`` are "" unless it is an artifact.
+    ``job`` and ``kernel`` are "" unless the entry is an artifact.
     """
 
     file: _File
@@ -328,7 +328,8 @@ def _directories(root: Path) -> Iterator[Path]:
 def _unlink(file: _File, before_s: float | None = None) -> int | None:
     """Removes a file; returns its size, or 0 if it was gone.
 
-    Returns None, and removes nothing, if it was used after ``before_s``, even if that was after it was listed.
+    Returns None, and removes nothing, if the file was used after ``before_s``, even if the use came after the file was
+    listed.
     """
     try:
         if before_s is not None and file.path.stat().st_mtime > before_s:

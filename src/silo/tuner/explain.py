@@ -123,7 +123,7 @@ def explain_study(
     """Explains ``study`` by its own ``trials`` and by the studies ``near`` it. Pure.
 
     A trial of a ``refined`` config counts like a trial of a config of the space. A config that was not measured is new
-    only if it belongs to the space and is not set ``aside``.
+    only if it belongs to the space and is not among the configs set ``aside`` because they spill.
     """
     own = [trial for trial in trials if trial.config in space or trial.config in refined]
     tried = ConfigSet(trial.config for trial in own)

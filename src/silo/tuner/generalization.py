@@ -40,7 +40,7 @@ __all__ = [
 
 _notices = Notices()
 
-# With fewer measured buckets, too few remain to learn from when one is held out.
+# With fewer measured buckets, no list is fitted: if one bucket is held out, too few remain to learn from.
 _FEWEST = 4
 _DEPTH = 6
 # A list of this depth is grown from the measured buckets alone, without the model. It replaces the model's list if it
@@ -108,7 +108,7 @@ def ordered(samples: Iterable[Sample]) -> tuple[Sample, ...]:
 def fit_unseen(key: Sequence[str], samples: Sequence[Sample], configs: Sequence[Config]) -> Fitted:
     """Fits a decision list that chooses among ``configs``, and compares it with the rule of the nearest bucket. Pure.
 
-    Keys with anything but natural numbers get no list.
+    If the key has a value that is not a natural number, no list is fitted.
     """
     distinct = ConfigSet(configs).listed
     return _fit(tuple(key), ordered(samples), tuple(sorted(distinct, key=lambda config: config.order_key)))
@@ -254,7 +254,7 @@ def _choice(leaves: Sequence[_Leaf], sizes: Sequence[int]) -> Config:
 
 
 def _errors(values_ppm: Sequence[int], errors: int) -> bool:
-    """Returns whether the mean is above zero by more than ``errors`` of its standard errors. Computes in integers."""
+    """Returns whether the mean exceeds zero by more than ``errors`` times its standard error. Computes in integers."""
     count, total = len(values_ppm), sum(values_ppm)
     # The test is mean > errors * sqrt(variance / count), where variance = (sum of squares - total^2 / count) /
     # (count - 1). Both sides are squared and multiplied out.
@@ -332,7 +332,7 @@ def _grid(measured: Sequence[tuple[int, ...]]) -> list[Bucket]:
 
 
 def _cover(rows: Sequence[Sequence[int]]) -> list[int]:
-    """Chooses a few columns (configs) so that the sum over the rows (sizes) of their least losses is small.
+    """Chooses a few columns (configs) so that the sum, over the rows (sizes), of the least chosen loss is small.
 
     Greedy: each further column is the one that lowers the sum most.
     """

@@ -47,7 +47,7 @@ class Evaluator(Protocol):
         ...
 
     def interrupt(self) -> None:
-        """Makes a running ``evaluate`` call of another thread fail soon. Any thread may call this method."""
+        """Stops an ``evaluate`` call of another thread, which then fails soon. Any thread may call this method."""
         ...
 
 
@@ -148,7 +148,7 @@ class InlineLane:
 
 
 class ThreadedLanes:
-    """Several evaluators, each with a thread of its own, which alone uses it after the first config is started.
+    """Several evaluators, each with a thread of its own. Once the first config is started, only that thread uses it.
 
     The threads live as long as this object, because a process that an evaluator started ends with the thread that
     started it.
@@ -231,8 +231,5 @@ def _evaluated(
 
 
 def make_lanes(evaluators: Sequence[Evaluator]) -> InlineLane | ThreadedLanes:
-    """Returns lanes for these evaluators: inline for a single one, otherwise with threads.
-
-    At least one must be given.
-    """
+    """Returns lanes for these evaluators (at least one): inline for a single one, otherwise with threads."""
     return InlineLane(evaluators[0]) if len(evaluators) == 1 else ThreadedLanes(evaluators)

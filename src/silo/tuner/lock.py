@@ -221,7 +221,7 @@ class Lock:
     def decided(self, winners: Iterable[ForeignWinner]) -> Lock:
         """Returns a lock with these decisions of other tuners added.
 
-        Decisions that it already holds are not replaced.
+        Decisions that this lock already holds are not replaced.
         """
         slots = {winner.slot: winner for winner in winners} | {winner.slot: winner for winner in self.decisions}
         return replace(self, decisions=tuple(slots.values()))

@@ -6,8 +6,8 @@ larger than the array, or a last block that lies partly outside of it, wastes th
 processes are averaged, each weighted by its errors on held-out sizes. The first learns losses as they are, so it
 predicts best which configs are very slow. The second learns them on a scale that magnifies the differences among good
 configs. A third prediction is the mean of a config's regrets at the measured sizes, weighted by nearness: it does not
-extrapolate, so it warns of configs that were slow nearby. Its share in the result is the one with which the choices at
-held-out sizes cost least.
+extrapolate, so it warns of configs that were slow nearby. The share of the third prediction in the result is the one
+with which the choices at held-out sizes cost least.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SIZE = 0.15  # the distance of two sizes that are an octave apart
 _QUOTIENT = 0.25  # the distance of two quotients of a size and a parameter that are an octave apart
 _OCTAVES = 2  # the most octaves between a size and a parameter, in both directions: larger distances are clipped to it
 _MOST_WASTE = 3  # the most octaves of waste; a larger waste is clipped to it
-# Hyperparameters to choose among, by likelihood.
+# Length scales and noises of the processes to choose among: those with the greatest likelihood are used.
 _LENGTHS = (0.7, 1.5, 3.0)
 _NOISES = (0.003, 0.02, 0.1)
 _OWN = (0.3, 1.0)  # variance of the part of a config's loss that its values do not explain; 0 is also tried
@@ -75,7 +75,7 @@ _FALL = 3
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One measured bucket: its winner, and the time in nanoseconds of each usable config, in order of order keys."""
+    """One measured bucket: its winner, and the time in nanoseconds of each usable config, sorted by order key."""
 
     bucket: Bucket
     winner: Config
@@ -212,7 +212,7 @@ class LossModel:
             return self._drawn([process.joint(points, self._known, own) for process in self._processes])
 
     def held_out_draws(self, number: int) -> tuple[tuple[Config, ...], Array]:
-        """Returns the configs of one sample, and draws of their regrets at its size, made from the other samples."""
+        """Returns the configs of one sample, and draws of these configs' regrets there, made from the other samples."""
         import numpy as np  # noqa: PLC0415
 
         rows = np.flatnonzero(self._sample_of == number)
@@ -221,14 +221,14 @@ class LossModel:
             return configs, self._drawn([process.joint_left_out(rows) for process in self._processes])
 
     def _own_nearness(self, bucket: Bucket) -> Array:
-        """Returns the correlation of each config's unexplained loss at a size with that of each observation."""
+        """Returns the correlation of each config's unexplained loss at a size with that loss in each observation."""
         import numpy as np  # noqa: PLC0415
 
         near = np.array([_nearness(bucket, sample.bucket) for sample in self.samples])[self._sample_of]
         return (np.arange(len(self.configs))[:, None] == self._config_of[None, :]) * near[None, :]
 
     def _drawn(self, joints: Sequence[tuple[Array, Array]]) -> Array:
-        """Returns joint draws of the regrets from both processes, from each in proportion to its weight in the mean.
+        """Returns joint draws of the regrets: from each process a number in proportion to its weight in the mean.
 
         A row is one draw; it holds the logarithm of 1 plus the regret.
         """
@@ -249,7 +249,7 @@ class LossModel:
         return {self.configs[position]: regret for position, regret in zip(places, mixed, strict=True)}
 
     def _held_out_regrets(self, number: int) -> tuple[Places, Array]:
-        """Returns the indices of one sample's configs, and the processes' regrets for them without this sample."""
+        """Returns the indices of one sample's configs, and the regrets that the other samples predict for them."""
         import numpy as np  # noqa: PLC0415
 
         rows = np.flatnonzero(self._sample_of == number)
@@ -325,7 +325,7 @@ class LossModel:
 
 
 class _As:
-    """The scale of the first process, which leaves losses unchanged."""
+    """The scale of the first process: losses as they are."""
 
     def values(self, losses: Array) -> Array:
         """Converts losses to the values that a process learns."""
@@ -352,7 +352,7 @@ class _Spread:
 
 
 class _Process:
-    """A Gaussian process of losses on one scale, with the kernel under which they are most likely.
+    """A Gaussian process of losses on one scale, with the covariance kernel under which the losses are most likely.
 
     ``offsets`` and ``own`` are covariances that do not depend on features: among the configs of one size, and among the
     sizes of one config. ``groups`` is the number of each feature's group.
@@ -383,7 +383,7 @@ class _Process:
         return self._expected(covariance @ self._weights, (1 + self._own - explained) * self._deviation**2)
 
     def joint(self, points: Array, known: Array, own: Array) -> tuple[Array, Array]:
-        """Returns the means and the covariance of the values at ``points``, one point of each config."""
+        """Returns the means and the covariance of the values at ``points``, which hold one point for each config."""
         import numpy as np  # noqa: PLC0415
 
         covariance = self._kernel.between(points, known) + self._own * own
@@ -417,7 +417,7 @@ class _Process:
         return self.regrets(means[:, None] + deviations[:, None] * places[None, :]) @ (weights / weights.sum())
 
     def _fit(self, known: Array, groups: Places, offsets: Array, own: Array) -> Array:
-        """Chooses the kernel by likelihood, and returns the covariance of the observations."""
+        """Chooses the covariance kernel by likelihood, and returns the covariance of the observations."""
         import numpy as np  # noqa: PLC0415
 
         count = len(self._values)

@@ -51,9 +51,9 @@ _MORE_ROUNDS = 2
 # more.
 _WARM_UP_WALL = 4
 _WARM_UP_WALL_NS = 10_000_000
-# A sample that other work on the machine disturbed is taken again, _PATIENCE times for each contender; further
-# disturbed samples count. Each undisturbed sample gives _REGAINED of these attempts back. After _NAP_AFTER attempts for
-# one sample, the threads sleep, so that the system gives them a core sooner.
+# A sample that other work on the machine disturbed is taken again, up to _PATIENCE times for each contender; after
+# that, disturbed samples count. Each undisturbed sample gives _REGAINED of these attempts back. After _NAP_AFTER
+# attempts for one sample, the threads sleep, so that the system gives them a core sooner.
 _PATIENCE = 128
 _REGAINED = 4
 _NAP_AFTER = 8
@@ -188,10 +188,10 @@ def measure(
     """Times one contender, alone or in turns with a reference.
 
     Returns every sample, in order, in nanoseconds for one launch. ``best_ns``, if given, is the best median so far,
-    relative to the reference. Sampling ends after three samples if the contender takes twice as long, or as soon as its
-    interval shows that it is too slow to be a finalist; the samples so far are returned. Both tests wait until the
-    samples have taken as long as warming up, because another process may have the core for a while. For these tests the
-    best time is scaled by how slow the reference is at present.
+    relative to the reference. Sampling ends after three samples if the contender takes twice as long as ``best_ns``, or
+    as soon as the confidence interval of its median shows that it is too slow to be a finalist; the samples so far are
+    returned. Both tests wait until the samples have taken as long as warming up, because another process may have the
+    core for a while. For these tests ``best_ns`` is scaled by how slow the reference is at present.
     """
     repeats, once_ns = _warm_up(contender, timer, policy.warmup_ns, policy.window_ns)
     patience = _Patience(timer)
@@ -214,7 +214,7 @@ def measure(
 
 
 class _Turns:
-    """Takes samples of the reference: one after each of the contender's, or after every few if it is slow."""
+    """Takes samples of the reference: one after each of the contender, or after several if the reference is slow."""
 
     def __init__(self, beside: Beside, timer: Timer, policy: MeasurePolicy, patience: _Patience) -> None:
         self._beside = beside

@@ -150,7 +150,8 @@ def _best_known(first: Config, *known: Config | None) -> tuple[Config, Origin]:
 
 
 EFFORT_SCHEMA = "effort/1"
-BEGUN, SETTLED = "begun", "settled"  # other values of "ended" are the reasons why sessions ended
+# Two values of the member "ended" of a record. Its other values are the reasons why sessions ended.
+BEGUN, SETTLED = "begun", "settled"
 _WHOLE = frozenset({SETTLED, "complete", "evaluations"})
 _DECIDED = _WHOLE | {ENOUGH}
 
@@ -209,7 +210,8 @@ def read_effort(study: Study, records: RecordStore) -> TimeSpent:
     try:
         effort_records = list(records.read(effort_key(study.key)))
     except (StoreError, OSError):
-        return TimeSpent()  # not reported here: reading the trials from this store will fail too, and reports it
+        # The error is not reported here, because reading the trials from this store will fail too and report it.
+        return TimeSpent()
     title = "a record of tuning effort"
     for record in effort_records:
         try:

@@ -40,7 +40,7 @@ _Members = tuple[tuple[str, object], ...]
 
 @dataclass(frozen=True)
 class ReachableConfigs:
-    """The configs whose trials count for a space: its own, and those that refining them can produce.
+    """The configs whose trials count for a space: its own configs, and the configs that refining them can produce.
 
     The space must not be empty. No refinement changes the members in ``fixed``, because the caller set them. Of a space
     of groups, only the configs that it lists are refined.
@@ -151,7 +151,7 @@ class Refinement:
     reason: str
 
     def explained(self, trial: Trial) -> Trial:
-        """Returns a trial of this config with the reason added to its message, after the message of a failure."""
+        """Returns a trial of this config with ``reason`` added to its message; the message of a failure comes first."""
         lines = [f"{_MARK}{self.reason}", *filter(None, [trial.message])]
         return replace(trial, message="\n".join(lines if trial.status is Status.OK else reversed(lines)))
 

@@ -35,8 +35,8 @@ __all__ = [
     "spoken_of",
 ]
 
-# The weights of differences between two studies, in sixteenths of an octave, the unit in which distances of buckets are
-# measured: how far the best config is likely to move. Weights only order studies, so only their order matters.
+# The weights of differences between two studies: how far each difference is likely to move the best config. Their unit
+# is a sixteenth of an octave, as for distances of buckets. Weights only order studies, so only their order matters.
 _POLICY = 2
 _FACTS = 4
 _DRIVER = 4

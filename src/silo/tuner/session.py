@@ -309,7 +309,7 @@ class _Session:
             del self._begun[config.order_key]
             self._aside.add(result)
             self._asked -= 1
-            # a failure for now; if it is measured later, its time is reported then
+            # counts as a failure for now; if the config is measured later, its time is reported then
             self._searcher.observe(config, None)
             self.report("search")
             return
@@ -412,8 +412,8 @@ class _Session:
             self._best = (cost, time_ns, config)
         if config in self._space:
             self._costs[config.order_key] = None if cost is None else float(cost)
-            # A search by groups counts configs set aside as failures, even if they are measured later: so it takes the
-            # same path when it is resumed.
+            # A search by groups counts configs set aside as failures, even if they are measured later, so that a
+            # resumed search takes the same path.
             hidden = self._space.grouped is not None and config.order_key in self._aside
             self._searcher.observe(config, None if cost is None or hidden else float(cost))
 
@@ -451,8 +451,8 @@ class _Session:
     def _contenders(self, count: int, repeats: int) -> Sequence[Config]:
         """Returns the configs to compare next: new finalists and possible winners, or else configs within the noise.
 
-        The latter are compared at most ``repeats`` times, counted in the trials, so that a session after a killed one
-        continues.
+        Configs within the noise are compared at most ``repeats`` times, counted in the trials, so that a session after
+        a killed one continues.
         """
         if self._objective.metric != "time":
             return ()
@@ -568,7 +568,7 @@ class _Session:
 
     @property
     def _is_first(self) -> bool:
-        """Whether nothing was tried yet.
+        """Whether this session has not tried any config yet.
 
         One config is tried in any case, however slowly it compiles, so that sessions advance.
         """

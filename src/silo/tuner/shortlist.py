@@ -101,11 +101,11 @@ def _held_out_ppm(model: LossModel, number: int) -> int:
 
 
 def _chosen(draws: Array, expected_ppm: Sequence[int], unproven_ppm: Sequence[int], first: int) -> list[int]:
-    """Returns the places of at most ``_MOST`` configs, beginning with ``first``.
+    """Returns the indices of at most ``_MOST`` configs, beginning with ``first``.
 
     The others are chosen in turns: the config that most lowers the mean, over the draws, of the least regret of the
-    chosen configs; and the config with the least expected regret. ``draws`` are logarithms of regrets, a row each draw
-    and a column each config.
+    chosen configs; and the config with the least expected regret. ``draws`` are logarithms of regrets, a row for each
+    draw and a column for each config.
     """
     import numpy as np  # noqa: PLC0415  # heavy, and few processes meet sizes that were not measured
 

@@ -191,7 +191,8 @@ def known_spills(study: Study, records: RecordStore) -> tuple[SpillingConfig, ..
     try:
         records_kept = list(records.read(spills_key(study.key)))
     except (StoreError, OSError):
-        return ()  # not reported here: reading the trials from this store fails too, and reports it
+        # The error is not reported here, because reading the trials from this store fails too and reports it.
+        return ()
     for record in records_kept:
         try:
             for spilling in _from_record(record):

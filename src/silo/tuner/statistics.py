@@ -71,7 +71,7 @@ def estimate(samples: Sequence[int], confidence_permille: int = 950) -> Estimate
     """Returns the median of ``samples`` with its confidence interval.
 
     The interval runs between two order statistics, so it assumes nothing about the distribution of the noise. Fewer
-    than six samples do not allow an interval of this confidence: then it is the whole range.
+    than six samples do not allow an interval of this confidence: then the interval is the whole range of the samples.
 
     >>> estimate([10, 11, 12, 13, 14, 15, 16, 17, 99])
     Estimate(median_ns=14, low_ns=11, high_ns=17, samples=9)
@@ -167,9 +167,9 @@ class Rounds:
     def quotient(self, key: bytes, other: bytes) -> Estimate:
         """Returns the time of config ``key`` in millionths of the time of ``other``, with its interval.
 
-        It is computed from the rounds that both share. If they share none, it is found through a third config that
-        shares rounds with both (of several results, the middle one is used); without such a config, from the times of
-        the two.
+        The result is computed from the rounds that both share. If they share none, it is found through a third config
+        that shares rounds with both (of several results, the middle one is used); without such a config, from the times
+        of the two.
         """
         shared = self.shared(key, other)
         if shared:

@@ -52,7 +52,7 @@ class Status(Enum):
     OK = "ok"
     COMPILE = "compile"  # the compiler rejected the code, or died
     TIMEOUT = "timeout"  # compiling or running passed its time limit
-    RUN = "run"  # the driver or the device rejected the code, or it crashed
+    RUN = "run"  # the driver or the device rejected the code, or the code crashed
     WRONG = "wrong"  # the code ran, but its result is not the expected one
 
 

@@ -161,7 +161,7 @@ def compare_compilers(
 def by_known_times(winners: Sequence[CompilerWinner]) -> Compared:
     """Chooses a compiler's code by times that were measured separately.
 
-    Later code replaces the best so far if its whole interval is below the interval of the best.
+    Later code replaces the best so far if the whole confidence interval of its time is below that of the best.
     """
 
     def challenge(best: CompilerWinner, other: CompilerWinner) -> tuple[Decision, int | None]:
@@ -454,7 +454,8 @@ def _searched(
         lanes,
         records,
         SearchOptions(limits.searcher, study_seeds(study, configs, records), limits.budget),
-        # A bundle's configs were chosen when it was built, so spills only matter if the setting limits them.
+        # A bundle's configs were chosen when it was built, so configs that spill are set aside only if the setting
+        # limits spills.
         SessionScope(most_spills=settings().spills, remeasure=limits.supersedes(study), objective=objective),
         SessionWatch(progress),
     )

@@ -398,7 +398,7 @@ def _is_served(study: CaseStudy, planned: BuildVariant) -> bool:
 def _completed(kernel: Kernel, study: CaseStudy, variant: Variant, facts: Mapping[str, int] | None) -> Specialization:
     """Returns the variant's specialization with the constexprs that heuristics compute for the case.
 
-    If the grid decides the code, it is added too.
+    If the grid decides the code, the grid is added too.
     """
     situation, config = study.situation, variant.config
     device_facts = situation.device.facts() if facts is None else facts
@@ -409,7 +409,7 @@ def _completed(kernel: Kernel, study: CaseStudy, variant: Variant, facts: Mappin
 
 
 def opaque_constants(study: CaseStudy) -> dict[str, Value]:
-    """Returns the derived constexprs whose values the case gives, or Python heuristics compute for it."""
+    """Returns the derived constexprs whose values the case gives or Python heuristics compute, by name."""
     kernel = study.kernel
     arguments = call_arguments(kernel, study.case)
     return {name: kernel.source.constant(arguments[name]) for name in kernel.derived.names if name in arguments}

@@ -1,4 +1,4 @@
-"""The measured limits of a device, stored by device model: the rates of a copy and of matrix products, tuned on it."""
+"""The measured limits of a device model: the rates that a copy and matrix products reach with their best configs."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ __all__ = [
     "read_schedule",
 ]
 
-_GAIN = 0.005  # a turn that makes the best time shorter by a smaller fraction than this counts as without a gain
+_GAIN = 0.005  # a turn counts as one without a gain if it makes the best time shorter by a smaller fraction than this
 _FIRST_GUESS = 0.05  # the gain that is expected of a task's second turn, as a fraction of the best time
 _DECAY = 0.5  # the expected gain is multiplied by this for each turn without a gain
 _MOST_BYTES = 1 << 20
@@ -341,8 +341,8 @@ class ScheduleState:
     def claim(self, tasks: Sequence[Task], patience: int, failed_now: Iterable[str] = ()) -> tuple[Task, str] | None:
         """Chooses the next task and claims it, in one step; returns the task and the claim's name, or None.
 
-        A claim ends with its turn, when its process is gone (on this host), or after ten minutes and three times the
-        time of a turn.
+        A claim ends with its turn, or when its process is gone (on this host), and at the latest after ten minutes plus
+        three times the time of a turn.
         """
         chosen: list[Task] = []
         name = f"{os.uname().nodename} {os.getpid()} {time.time_ns()}"

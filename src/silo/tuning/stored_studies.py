@@ -131,10 +131,10 @@ def _is_current(kernel: Kernel, study: Study) -> bool:
 
 
 def _default(kernel: Kernel, study: Study, recipe: CaseRecipe | None) -> Config | None:
-    """Returns the first config of the space that agrees with the call's values.
+    """Returns the first config of the space that has the values which the case or the study's constants fix.
 
-    If no config agrees, returns the space's default config with the call's values. Returns None if a heuristic makes
-    the space.
+    If no config has them, returns the space's default config with these values. Returns None if a heuristic makes the
+    space.
     """
     options = dict(recipe.config) if recipe else {}
     constants = study.specialization.constant_values

@@ -33,8 +33,8 @@ class PretendedDevice:
     processor_threads: int = 2048
 
 
-# Used without --pretend. Capability 8.0 has the bfloat16 and the tensor cores that programs expect, and few programs
-# choose inline PTX for this capability, most of which the CPU cannot run.
+# Used without --pretend. Capability 8.0 has the bfloat16 and the tensor cores that programs expect. Programs rarely
+# choose inline PTX for this capability; most inline PTX cannot run on the CPU.
 _PLAIN: Final = PretendedDevice("CPU (stand-in for a CUDA device)", (8, 0))
 
 DEVICES: Final = MappingProxyType(

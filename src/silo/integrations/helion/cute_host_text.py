@@ -229,7 +229,7 @@ def host_lines(plan: MatmulDescription, names: Sequence[str], shapes: Mapping[in
         f"across = cute.tiled_divide(cute.make_layout({operands.cluster}), (mma.thr_id.shape,))",
         f"left_tiles = {_tiles('a', operands, operands.left_k_major, usual=True)}",
         f"right_tiles = {_tiles('b', operands, operands.right_k_major, usual=False)}",
-        # The matmul reads its right operand as N by K, so it is transposed.
+        # The matmul reads its right operand as N by K, so the operand is transposed.
         f"turned = cute.make_tensor({right}.iterator, cute.select({right}.layout, mode=[1, 0]))",
         (
             f"{atom_left}, {tensor_left} = cute.nvgpu.make_tiled_tma_atom_A("
@@ -271,7 +271,7 @@ def _major(k_major: bool) -> str:  # noqa: FBT001
 def _tiles(operand: Literal["a", "b"], plan: OperandDescription, k_major: bool, *, usual: bool) -> str:  # noqa: FBT001
     """Returns the DSL expression for the layout of an operand's stages in shared memory.
 
-    ``usual`` is the DSL's default for ``is_k_major``, which is omitted.
+    If ``k_major`` equals ``usual``, the DSL's default for ``is_k_major``, that argument is omitted.
     """
     suffix = "" if k_major == usual else f", is_k_major={k_major}"
     return f"blackwell.make_smem_layout_{operand}(mma, {plan.tile}, {plan.dtype}, {plan.stages}{suffix})"

@@ -93,7 +93,7 @@ def generated_text(kernel: object, args: tuple[object, ...], block: Axes) -> tup
     copied.required_threads_per_threadgroup = block
     with _lock, _texts():
         text, name = copied(*args)
-    cast("Any", kernel).msl_source = text  # Helion's own launch sets this too
+    cast("Any", kernel).msl_source = text  # Helion's own launch sets this attribute too
     return text, name
 
 

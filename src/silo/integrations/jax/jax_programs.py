@@ -359,7 +359,7 @@ _lock = Mutex()
 def connect() -> None:
     """Makes programs of jax in this process able to launch kernels, including programs that were exported elsewhere.
 
-    ``silo.jax_call`` calls this itself. A program that only loads exported programs has to call it first.
+    ``silo.jax_call`` calls this function itself. A program that only loads exported programs has to call it first.
 
     Raises:
         PackageError: jax is not installed, or Silo does not support its version.
@@ -416,7 +416,7 @@ def record_of(form: JaxCallForm, device: Device) -> str:
 def _resolve(name: str, platform: str, index: int) -> None:
     """Loads the record ``name`` and its code. A handler calls this for a call that it does not know.
 
-    If it raises, the program reports the error.
+    If this function raises, the program reports the error.
     """
     with _lock:
         registered = _records.get(name)

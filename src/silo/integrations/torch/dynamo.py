@@ -121,7 +121,7 @@ def _refuse_in_export(kernel: Kernel, args: Sequence[Any], kwargs: Mapping[str, 
 def _called(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Runs a call through ``torch.library.wrap_triton``.
 
-    It happens outside of Dynamo, so the arguments are real objects.
+    The call is made outside of Dynamo, so the arguments are real objects.
     """
     torch: Any = import_module("torch")
     call = named_arguments(kernel, args, kwargs)

@@ -70,7 +70,8 @@ def batch_rule(torch: Any, operator: BatchedOperator) -> Callable[..., tuple[Any
     def rule(info: Any, given_dims: Sequence[int | None], *given: Any) -> tuple[Any, Any]:  # noqa: ANN401
         args = list(operator.filled(given))
         in_dims = [
-            in_dim if operand.kind is OperatorKind.TENSOR else None  # for the grid's list torch passes a list
+            # For the grid, which is a list of integers without a batch axis, torch passes a list.
+            in_dim if operand.kind is OperatorKind.TENSOR else None
             for operand, in_dim in zip_longest(operator.arguments, given_dims)
         ]
         for operand, in_dim in zip(operator.arguments, in_dims, strict=True):

@@ -43,8 +43,8 @@ _MODULES: Final[Mapping[str, str]] = {
 }
 NAMES = tuple(_MODULES)
 
-# The library's name by the top-level package of an array's class. Silo itself has other classes than arrays, so its
-# entry is the module.
+# Maps the top-level package of an array's class to the name of the array's library. silo.Buffer is found by its module,
+# because the package silo has many classes that are not arrays.
 _OF_PACKAGE: Final[Mapping[str, str]] = {
     "numpy": "numpy",
     "torch": "torch",

@@ -34,8 +34,8 @@ __all__ = [
 
 # ---- Threads that use a remote store, so that no other thread waits longer than a limit ----
 #
-# They are daemons and are never joined: a name server, a network file system or a library may block one for minutes,
-# and the program must not wait for that, not even at its end.
+# The threads are daemons and are never joined: a name server, a network file system or a library may block a thread for
+# minutes, and the program must not wait for that, not even at its end.
 
 
 class _Jobs:
@@ -61,7 +61,7 @@ class _Jobs:
                 job()
             finally:
                 # The job refers to its client, which refers to the pool. A reference from this thread would keep the
-                # pool alive, whose end is what ends the thread.
+                # pool alive, and the thread ends only when the pool is dropped.
                 del job
                 with self.lock:
                     self.waiting -= 1
@@ -108,7 +108,7 @@ _Action = Callable[[Objects], "bytes | None"]
 
 
 class _Slot:
-    """The result of one request: the bytes of an object, or None while it runs and if it failed."""
+    """The result of one request: the bytes of an object; None while the request runs, and if it failed."""
 
     __slots__ = ("data", "done")
 
@@ -175,13 +175,13 @@ class RemoteClient:
         return self._uploads.waiting
 
     def get(self, name: str, most: int) -> bytes | None:
-        """Fetches an object, or waits for it if :meth:`expect` has begun to; returns None if it is absent."""
+        """Returns the bytes of an object; None if it is absent. Waits for a fetch that :meth:`expect` has begun."""
         return self.get_each([name], most).get(name)
 
     def get_each(self, names: Sequence[str], most: int) -> Mapping[str, bytes]:
         """Fetches objects in parallel; returns those that exist.
 
-        Some may be missing if that takes too long, which is logged once.
+        If fetching takes too long, some existing objects are missing in the result, which is logged once.
         """
         with self._lock:
             begun = {name: slot for name in names if (slot := self._expected.pop(name, None)) is not None}
@@ -252,7 +252,7 @@ class RemoteClient:
     def _awaited(self, slots: Mapping[str, _Slot], most: int) -> dict[str, bytes | None]:
         """Waits for the results of requests.
 
-        At least one is always running, so no wait is longer than one request's limit.
+        At least one of the requests is always running, so no wait is longer than one request's limit.
         """
         answers: dict[str, bytes | None] = {}
         for name, slot in slots.items():
@@ -395,9 +395,9 @@ class RemoteClient:
             objects.remove(name, _deadline(0))
 
     def lie(self, name: str, what: str) -> None:
-        """Counts an object that contradicts its name, which is treated as absent.
+        """Counts an object whose bytes contradict its name, and which is treated as absent.
 
-        Turns the client off if there are many.
+        Turns the client off if there are many such objects.
         """
         with self._lock:
             self._rejected += 1

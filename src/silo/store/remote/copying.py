@@ -119,7 +119,7 @@ def _push_records(root: Path, client: RemoteClient) -> CopiedObjects:
 
 
 def _records_there(client: RemoteClient) -> dict[str, list[str]]:
-    """Returns the names of the remote store's objects of records, without their folder, by the key of their list."""
+    """Returns the names of the remote store's objects of records, without folder, by the key of the list of records."""
     names_by_key: dict[str, list[str]] = {}
     for name in _names(client, "records"):
         if name.count("/") == 2:
@@ -228,7 +228,7 @@ def _check_part(client: RemoteClient, part: str) -> Checked:
 
 
 def _problem(part: str, name: str, data: bytes) -> str:
-    """Returns the fault of an object; "" if it is right."""
+    """Returns the fault of an object; "" if the object has none."""
     last = name.rpartition("/")[2]
     try:
         if part == "blobs":
@@ -271,7 +271,7 @@ def _own_objects(root: Path, part: str) -> Iterator[tuple[str, bytes | None]]:
 
 
 def _stays(part: str, document: JSON) -> bool:
-    """Returns whether a document is an artifact of native code, which stays here.
+    """Returns whether a document is an artifact of native code, which is not sent to the remote store.
 
     Other machines fetch the outcome of its compile job instead.
     """

@@ -46,7 +46,7 @@ _LAST_PART = re.compile(r"[0-9a-f]{64}")
 
 
 class Objects(Protocol):
-    """The objects of a remote store. Any thread may use it. Every method raises ``RemoteError`` if it fails.
+    """The objects of a remote store. Any thread may call the methods, which raise ``RemoteError`` if they fail.
 
     ``deadline`` is a moment of ``time.monotonic``; a method gives up soon after it.
     """

@@ -102,7 +102,7 @@ class LeaseHolder:
 
 @contextmanager
 def holding_lease(client: RemoteClient | None, use: str, seconds: float = LEASE_S) -> Generator[LeaseHolder | None]:
-    """Holds a lease for a block. Yields None without a remote store, or if it is only read or cannot list."""
+    """Holds a lease for a block. Yields None without a remote store, or with one that cannot be written or listed."""
     if client is None or not client.sends or "records" not in client.parts:
         yield None
         return

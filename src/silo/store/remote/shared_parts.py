@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["ArrivalsLedger", "FetchedArtifacts", "LocalRecords", "SharedBlobs", "SharedRecords"]
 
 _EVERY_S = 3.0  # the least seconds between two fetches of a session
-_SHARE = 40  # fetching takes at most one part in this many of the time
+_SHARE = 40  # fetching may take at most 1/_SHARE of the time
 
 
 class LocalRecords(Protocol):
@@ -94,14 +94,14 @@ class SharedRecords:
         self._due_s = 0.0  # a fetch in progress belongs to the parent process, so this child may fetch at once
 
     def append(self, key: str, record: JSON) -> None:
-        """Adds one record here, and sends it."""
+        """Adds one record to this machine's list, and sends the record to the remote store."""
         self._local.append(key, record)
         self._send(key, line_of(key, record))
 
     def append_judged(self, key: str, judge: Callable[[Iterator[JSON]], JSON]) -> JSON:
-        """Adds the record that ``judge`` returns, given this machine's records of the key, and sends it.
+        """Adds the record that ``judge`` returns, given this machine's records of the key, and sends the record.
 
-        If it returns None, nothing is added.
+        If ``judge`` returns None, nothing is added.
         """
         record = self._local.append_judged(key, judge)
         if record is not None:
@@ -109,16 +109,17 @@ class SharedRecords:
         return record
 
     def extend(self, key: str, records: Sequence[JSON]) -> None:
-        """Adds the records that the list does not hold yet, here only."""
+        """Adds the records that this machine's list does not hold yet. Sends nothing."""
         self._local.extend(key, records)
 
     def read(self, key: str) -> Iterator[JSON]:
         """Returns every whole record of this machine. From time to time, starts fetching other machines' records.
 
-        They are fetched only for followed keys, on another thread; a later call returns them.
+        Other machines' records are fetched on another thread, and only for keys that :meth:`catch_up` follows; a later
+        call returns them.
         """
         if key in self._followed and time.monotonic() >= self._due_s and not self._client.off:
-            self._due_s = float("inf")  # until this fetch has ended
+            self._due_s = float("inf")  # infinite until this fetch has ended
             self._client.submit(lambda: self._look_again(key))
         return self._local.read(key)
 
@@ -204,7 +205,7 @@ class SharedRecords:
         return len(new), digests if all(name in folds for name in folded) else None
 
     def _fetched(self, key: str, names: Sequence[str], most: int) -> Iterator[tuple[str, bytes]]:
-        """Yields objects of a list, by the last parts of their names, as far as they arrive in time."""
+        """Yields the objects of a list that arrive in time, each after the last part of its name."""
         objects = self._client.get_each([f"{records_of(key)}/{name}" for name in names], most)
         return ((name.rpartition("/")[2], data) for name, data in objects.items())
 
@@ -243,7 +244,7 @@ class SharedBlobs:
         self._absent: set[str] = set()  # blobs that the remote store lacks too, as far as this process knows
 
     def put(self, data: bytes) -> str:
-        """Stores ``data`` here, and sends it; returns its SHA-256 in hex."""
+        """Stores ``data`` on this machine, and sends it to the remote store; returns its SHA-256 in hex."""
         sha256 = self._local.put(data)
         if len(data) <= MOST_BLOB_BYTES:
             self._client.send(blob_name(sha256), bytes(data))
@@ -264,7 +265,7 @@ class SharedBlobs:
         return view
 
     def holds(self, sha256: str, size: int) -> bool:
-        """Returns whether a blob of this name and size is here, after fetching it if necessary."""
+        """Returns whether this machine has a blob of this name and size; fetches the blob first if it is missing."""
         return self._local.holds(sha256, size) or self._fetched(sha256, size)
 
     def bring(self, blobs: Iterable[tuple[str, int]]) -> None:

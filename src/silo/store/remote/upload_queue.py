@@ -51,7 +51,7 @@ def digest_of(line: bytes) -> str:
 
 
 def fold_of(lines: Sequence[bytes]) -> tuple[str, bytes]:
-    r"""Makes one object of the lines of a list; returns the last part of its name, and its bytes.
+    r"""Makes one object of lines of a list; returns the last part of the object's name, and the object's bytes.
 
     >>> fold_of([b"a\n", b"b\n"])[0][-4:]
     'a2.2'
@@ -233,7 +233,7 @@ class UploadQueue:
                 self._changed.notify_all()
 
     def _leave(self) -> None:
-        """Records the end of a thread. The last one unregisters the exit function, so that the queue can be freed."""
+        """Records the end of a thread. The last thread unregisters the exit function, so that the queue is freed."""
         self._threads -= 1
         if not self._threads and not self._under_way and not self._dropped:
             self._is_awaited_at_exit = False

@@ -83,7 +83,7 @@ class Results:
     def of_file(cls, path: Path, *, fastest: int | None = None) -> Results:
         """Returns the results in a file that may be gzipped. Raises TuneError if the file cannot be read.
 
-        ``fastest``: of results of other tools, readers keep only this many, the fastest usable ones.
+        With ``fastest``, readers keep only this many of the results of another tool: the fastest usable ones.
         """
         try:
             with os.fdopen(open_plain(path), "rb") as file:

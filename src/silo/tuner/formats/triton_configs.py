@@ -148,7 +148,7 @@ _DEVICE = re.compile(r"device(?:_name)?=([^,]+?)(?:_down)?(?=,|\.json|$)")
 _DOWN = re.compile(r"_down\.json$")
 _COUNT = re.compile(r"(?:M_LEQ_)?([0-9]{1,18})")  # a number of tokens; AITER's tables have an upper bound instead
 _ANY = "any"  # AITER's name for all numbers above the last bound
-_OWN_KEYS = ("E", "N", "K")  # vLLM and SGLang find a file by these members of its name
+_OWN_KEYS = ("E", "N", "K")  # members that vLLM and SGLang have in a file's name, by which they find the file
 # a key of FlashInfer's: repr() of a Python tuple
 _KEY = re.compile(r"\('([^'\\]{1,200})', '[^'\\]{1,200}', .{1,4096}\)")
 

@@ -19,7 +19,10 @@ SMALL = 32
 
 
 class Auto:
-    """Proposes the surrogate's choices; near the end of the budget, neighbours of the best config come first."""
+    """Proposes the choices of the surrogate search, which uses a model of the times.
+
+    Near the end of the budget, the neighbours of the best config come first.
+    """
 
     def __init__(self, board: SearchState) -> None:
         self._surrogate = Surrogate(board)
@@ -34,7 +37,8 @@ class Auto:
 def plan(board: SearchState) -> Proposals:
     """Proposes every config of a small space, searches a larger one by a model, and a space of groups by groups.
 
-    A space is small if a model would measure all its configs before it predicts.
+    A space is small if it has at most ``SMALL`` configs or, if ``board.first`` is set, at most this number: a model
+    could then hardly save measurements.
     """
     if board.groups is not None:
         return sequential_plan(board)

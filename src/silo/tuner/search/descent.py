@@ -154,7 +154,7 @@ def passes(board: SearchState, points: Points, best: int, fields: Sequence[int])
 
 
 def _near(points: Points, index: int, field: int) -> list[int]:
-    """Returns the neighbours of one config in one field; a step that leaves the space ends its direction."""
+    """Returns the neighbours of one config in one field: in each direction, those before a step leaves the space."""
     neighbours: list[int] = []
     for places in move_values(points.axes[field], points.coordinates(index)[field]):
         for position in places:

@@ -123,8 +123,8 @@ _NOISES = (1e-3, 1e-2, 1e-1)
 # factor is used only if the likelihood gains more than the penalty, which grows with the square of the factor's
 # logarithm.
 _OWN_LENGTHS = 16
-# An additive kernel is in part a mean of kernels of one parameter each: a few times show the effect of each parameter,
-# but hardly how they act together.
+# An additive covariance kernel is in part a mean of kernels of one parameter each: a few times show the effect of each
+# parameter, but hardly how the parameters act together.
 _ADDITIVE_SHARE = 0.5
 _ADDITIVE_LENGTHS = (0.5, 1.0, 2.0)
 _FACTORS = (0.5, 2.0)
@@ -231,7 +231,7 @@ class Posterior:
 
 
 def fit_kernel(points: Array, values: Array, axes: Sequence[slice] = (), *, additive: bool = False) -> CovarianceKernel:
-    """Returns the kernel under which standardized ``values`` at ``points`` are most likely.
+    """Returns the covariance kernel under which standardized ``values`` at ``points`` are most likely.
 
     A dozen kernels with a common length are tried first. Then, with enough values, each of ``axes`` (columns of points)
     gets a length of its own, step by step. Parameters that hardly matter get long lengths, so fewer values suffice to

@@ -1,4 +1,4 @@
-"""The state of a search: its seeds, the proposed configs and their times; it can be saved and resumed."""
+"""The state of a search: the seeds, the proposed configs and their times. The state can be saved and resumed."""
 
 from __future__ import annotations
 

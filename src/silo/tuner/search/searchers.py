@@ -74,7 +74,9 @@ def check_searcher(name: str) -> None:
 
 
 def gone_through(name: str, space: SearchSpace) -> SearchSpace:
-    """Returns the space that the searcher called ``name`` searches: a space of groups as it is, or as a list.
+    """Returns the space in the form in which the searcher called ``name`` searches it.
+
+    If the searcher does not handle spaces of groups, such a space is converted to the list of all its combinations.
 
     Raises:
         TuneError: no searcher has this name, or the combinations are too many to list.

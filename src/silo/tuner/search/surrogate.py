@@ -35,9 +35,10 @@ _FIRST = 16  # configs to measure before the model is used, seeds included
 _SEEDS = 8  # the most seeds among the first _FIRST configs
 # With a limit of fewer evaluations, the model is used after half of them, and half of its covariance is additive.
 _FEW_EVALUATIONS = 32
-# a config that spreads the first ones is the farthest, of this many random configs, from those chosen before it
+# Some of the first configs are chosen to spread over the space: each is, of this many random configs, the one farthest
+# from the configs chosen before it.
 _DRAWN = 20
-_REFIT = 8  # the model's kernel is fitted again after this many more outcomes
+_REFIT = 8  # the model's covariance kernel is fitted again after this many more outcomes
 _TOO_FEW = 3  # with fewer different times, no model can be fitted
 _CLIP = 0.6  # times above this quantile are set to it: how bad a bad config is does not matter
 # The model chooses every config once its rank correlation on held-out outcomes reaches this value; at or below zero,
@@ -116,7 +117,7 @@ class Surrogate:
         model = self._refitted()
         if not near or model is None:
             return near[0] if near else None
-        # the model predicts badly: here, configs that are close do not have similar times
+        # A model that is not trusted predicts badly: in this space, configs that are close do not have similar times.
         if not self._is_trusted(board, model):
             return None
         known_points = self._known(model)

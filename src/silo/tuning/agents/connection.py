@@ -154,7 +154,7 @@ class PipeSource:
         return self.command
 
     def connect(self) -> PipeConnection:
-        """Starts the command. Raises DeviceError if it does not start an agent."""
+        """Starts the command. Raises DeviceError if the command does not start an agent."""
         return PipeConnection(self.command, self.wait_s)
 
 
@@ -230,7 +230,8 @@ class PipeConnection:
         except AgentLostError as error:
             self.kill()
             raise AgentLostError(f"{error}{self._said()}") from None
-        # after Ctrl-C the answer is still due, and the next request would read it as its own: so end the agent
+        # After Ctrl-C the agent still has to send its answer, which the next request would read as its own. So end the
+        # agent.
         except BaseException:
             self.kill()
             raise

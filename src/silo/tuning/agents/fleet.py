@@ -104,9 +104,9 @@ _log = logging.getLogger("silo")
 
 # An agent is given up after this many losses, or faults of its machine, without a good answer between them.
 _MOST_FRUITLESS = 3
-# The most agents that are tried, one after the other, for a config whose agents are lost. A config runs in a separate
-# process there, so it hardly ever ends an agent. A fleet of one or two agents tries twice, which is fewer than the
-# losses after which an agent is given up.
+# The most agents that are tried, one after the other, for a config whose agents are lost. On the agent's machine a
+# config runs in a separate process, so a config hardly ever ends an agent. A fleet of one or two agents tries twice,
+# which is fewer than the losses after which an agent is given up.
 _MOST_TRIES = 3
 _PAUSE_S = 0.5  # seconds before an agent is restarted the second time; each further time, twice as long
 
@@ -341,7 +341,7 @@ class Fleet:
             return
 
     def stop(self, turn: Turn) -> None:
-        """Makes the request that another thread runs with this turn fail soon. Any thread may call this method."""
+        """Stops the request that another thread runs with this turn: it fails soon. Any thread may call this."""
         with self._changed:
             turn.stopped = True
             connection = None if turn.seat is None else turn.seat.connection
