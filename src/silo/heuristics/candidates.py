@@ -34,7 +34,8 @@ __all__ = [
 
 # ---- Limits of block sizes and launches, and functions that adapt a number to them ----
 
-# PyTorch 2.13, torch/_inductor/runtime/hints.py and triton_heuristics.py.
+# The largest block size of each dimension, from PyTorch 2.13 (torch/_inductor/runtime/hints.py and
+# triton_heuristics.py).
 _MAX_BLOCK = {"x": 4096, "y": 1024, "z": 1024, "r0_": 65536, "r1_": 32768}
 _MAX_BLOCK_X_HIP = 8192
 MAX_RSPLIT = 64

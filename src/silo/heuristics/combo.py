@@ -350,7 +350,7 @@ class BoundCombo:
 
     @property
     def needed(self) -> tuple[tuple[str, Node], ...]:
-        """The constexprs for lengths of whole rows, on which results depend, as expressions over the arguments."""
+        """Pairs for the lengths of whole rows, on which results depend: a constexpr, and its value as an expression."""
         return tuple((name, self.parts[number].row_length) for number, name in self.rows)
 
     def plan(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> ComboLayout:

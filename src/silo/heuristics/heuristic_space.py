@@ -196,7 +196,7 @@ class BoundSpace:
 
     @property
     def needed(self) -> tuple[tuple[str, Node], ...]:
-        """The constexpr for the length of a whole row, on which results depend, as an expression over the arguments."""
+        """The constexpr for the length of a whole row, on which results depend, and its value; empty without one."""
         return ((self.made_by.row, self.row_length),) if self.made_by.row else ()
 
     @property

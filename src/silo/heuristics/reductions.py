@@ -46,7 +46,7 @@ __all__ = [
     "split_scan",
 ]
 
-# x, y, r0, num_warps, num_stages (PyTorch 2.13, triton_native_mm_configs).
+# Each row: the block sizes of x, y and r0, num_warps, num_stages (PyTorch 2.13, triton_native_mm_configs).
 _TABLE = (
     (32, 32, 16, 2, 1),
     (32, 32, 128, 4, 2),
@@ -153,8 +153,8 @@ def reduction(
 class _Maker:
     """Makes a config for one kernel, when called with a number of rows and a number of reduced elements.
 
-    Without a dimension ``y``, the block has about these numbers. With ``y``, the tiling scores distribute the product
-    of both numbers over the dimensions.
+    Without a dimension ``y``, the block has about this many rows and elements. With ``y``, the tiling scores distribute
+    the product of both numbers over the dimensions.
     """
 
     target: TargetFacts
@@ -297,14 +297,10 @@ def persistent_reduction(
 ) -> Candidates:
     """Returns configs of a reduction whose programs hold whole rows.
 
-    They set the number of rows and of warps, and no size of a block along the reduced axis.
+    The configs set the number of rows and of warps, and no block size along the reduced axis.
 
     The values follow PyTorch 2.13 (``triton_heuristics.persistent_reduction``). Raises SpaceError for rows that no
     block can hold, and for a mix-order reduction, which has its own heuristic.
-
-    >>> facts = KernelFacts(loads=2, reductions=1, reduction_hint=ReductionHint.INNER)
-    >>> print(persistent_reduction("cuda:sm_90", {"x": 4096, "r": 256}, facts)[0].config)
-    XBLOCK=4, num_stages=1, num_warps=1
     """
     facts_of_target = TargetFacts.of(target)
     sizes = reduction_sizes("persistent reduction", hints, facts)

@@ -1,4 +1,4 @@
-"""Choices without a measurement: between whole kernels with equal results, and of the first configs to try on a CPU."""
+"""Chooses between whole kernels with equal results, and the first configs to try on a CPU; measures nothing itself."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ def _checked(kind: str, data: VariantData) -> _Built:
 
 
 def _plain(kind: str, data: VariantData) -> _Built:
-    """Builds a variant as optimized code for the CPU without checks, which is timed."""
+    """Builds a variant as optimized code for the CPU without checks, for timing."""
     target = device_named("cpu").target
     job = next((job for job in data.jobs if job.target == target), None)
     if job is None:

@@ -424,7 +424,7 @@ class BundledKernel:
         return VouchedCode(one.artifact, self.bundle.blob(one.artifact.blob.sha256), consent)
 
     def launcher_on(self, device: Device, compiler: str = "") -> Launcher:
-        """Makes a native launcher whose calls run on ``device``, even if their arrays would choose another device.
+        """Makes a native launcher whose calls run on ``device``, even if their arrays are on another device.
 
         With ``compiler``, an identity, calls use only code of that compiler.
         """

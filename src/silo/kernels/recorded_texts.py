@@ -1,4 +1,4 @@
-"""Texts of kernels for the flight recorder: of :func:`silo.kernel` from their source, of bundles from the file."""
+"""Provides the flight recorder with texts of kernels, from the source (:func:`silo.kernel`) or from a bundle's file."""
 
 from __future__ import annotations
 

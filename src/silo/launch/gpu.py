@@ -68,7 +68,7 @@ class GpuDevice:
     def facts(self) -> Mapping[str, int]:
         """Returns the device facts that expressions may read.
 
-        They are every number that the driver reports, and the number of SMs that are reserved for other work.
+        These facts are every number that the driver reports, and the number of SMs that are reserved for other work.
         """
         reserved = reserved_sms(self.target.kind, self.index)
         stated = {name: value for name, value in self.attributes.items() if isinstance(value, int)}

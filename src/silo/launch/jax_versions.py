@@ -15,7 +15,7 @@ from silo.launch.tested_releases import Releases
 __all__ = ["ffi_version", "installed_version", "judge_ffi", "judge_version", "load_jax", "tested_versions"]
 
 _log = logging.getLogger("silo")
-# The oldest release that has jax.ffi and jax.extend.core in the forms that Silo uses.
+# The third argument is the oldest release that has jax.ffi and jax.extend.core in the forms that Silo uses.
 _JAX = Releases("jax", ("0.10", "0.12"), (0, 6), "in whose programs Silo can put kernels")
 _FFI = (0, 3)  # the version of the header that native/python/xla_abi.h follows
 _FFI_TESTED = (3, 5)  # minor versions of the interface in jax 0.10 and jax 0.12

@@ -173,7 +173,10 @@ class FormMaker:
 
     @property
     def tensors(self) -> dict[str, str]:
-        """Descriptions of the tensors that captured work uses besides the arguments, each with an operation."""
+        """Descriptions of the tensors that captured work uses besides the arguments.
+
+        Each description has the name of one operation that uses the tensor.
+        """
         return self.work.tensors_outside([array.reach for array in self._arrays.values()])
 
     def describe(self) -> tuple[object, ...]:

@@ -499,7 +499,7 @@ def grid_programs(
 
 
 def _fold(node: Node, constants: Mapping[str, int]) -> Node:
-    """Replaces constexpr arguments, which a grid expression may read by name, by their values."""
+    """Replaces constexpr arguments in a grid expression by their values."""
     if isinstance(node, Argument) and node.name in constants:
         return Const(int(constants[node.name]))
     if isinstance(node, Op):

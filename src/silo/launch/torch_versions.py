@@ -20,7 +20,8 @@ __all__ = [
     "tested_versions",
 ]
 
-# The oldest release that has register_vmap, register_fake and Library.impl with a keyset in the forms that Silo uses.
+# The third argument is the oldest release that has register_vmap, register_fake and Library.impl with a keyset in the
+# forms that Silo uses.
 _TORCH = Releases("torch", ("2.13", "2.14", "2.15"), (2, 8), "whose operators Silo can define")
 
 # Releases tested with Inductor's CPU kernels. Releases in _INDUCTOR_BAD have all hook points and do not work

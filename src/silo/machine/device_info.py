@@ -50,7 +50,7 @@ class DeviceInfo:
 
     @property
     def num_sms(self) -> int:
-        """The multiprocessors that a persistent kernel may fill: all that are not reserved, at least one."""
+        """The number of multiprocessors that a persistent kernel may fill: all that are not reserved, at least one."""
         return available_sms(self.sm_count, self.reserved_sms)
 
     def reserve(self, count: int) -> DeviceInfo:

@@ -90,7 +90,7 @@ class SwitchedOn:
         self._undo = undo
 
     def stop(self) -> None:
-        """Gives up this handle, once; the feature ends with its last handle."""
+        """Gives up this handle; further calls do nothing. The feature ends with its last handle."""
         undo, self._undo = self._undo, None
         if undo is not None:
             undo()

@@ -62,7 +62,7 @@ def measure_energy(
 def _advanced(
     read: Callable[[], int], step: Callable[[], int], before_mj: int, least_ns: int, clock: Callable[[], int]
 ) -> tuple[int, int]:
-    """Launches for ``least_ns``, and on until the counter advances; returns its value and the number of launches."""
+    """Launches for ``least_ns`` and until the counter then advances; returns the counter and the launch count."""
     begun = moved = clock()
     launches, last = 0, before_mj
     while True:

@@ -131,7 +131,7 @@ class MeasuringProcess:
         if self._process is None:
             self._process = self._spawn()
             self.started += 1
-            self._shared.fill()  # while the process starts
+            self._shared.fill()  # copies the arguments while the process starts
             request = encode({"do": "arguments", "arguments": self._shared.to_json()})
             with self._arguments():
                 self._reply(lambda process: process.send(request), _SETUP_LIMIT_S, "copying the arguments")

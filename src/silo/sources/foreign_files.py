@@ -149,7 +149,7 @@ def _parts(word: str, names: Collection[str]) -> tuple[str, ...]:
 
 
 def _line(pieces: Sequence[str], place: int) -> int:
-    """Returns the line number of a position in a text whose continued lines were joined; ``pieces`` were the lines."""
+    """Returns the line number of a position in a text with continued lines joined; ``pieces`` are what was joined."""
     at, line = 0, 1
     for piece in pieces:
         if at + len(piece) >= place:

@@ -48,7 +48,7 @@ class KernelSource(Source, Protocol):
     def extents(self) -> HeldExtents | None:
         """The shapes, strides or grid that decide the code: each combination is compiled separately.
 
-        None: no extents.
+        None if none of them decides the code.
         """
         return None
 

@@ -159,14 +159,14 @@ class HasLaunchHooks(Protocol):
     """A kind whose library has launch hooks: functions that the library calls before and after each of its launches."""
 
     def follow_launch_hooks(self, switch: Callable[[bool], None]) -> None:
-        """Calls ``switch`` with True or False, whether the library has hooks: now, and when a hook is added or removed.
+        """Calls ``switch`` now, and when a hook is added or removed: with True if the library has hooks, else False.
 
         If ``follow_launch_hooks`` is called again with the same function, it looks up the library's objects anew.
         """
         ...
 
     def enter_launch(self, launch: SeenLaunch) -> Callable[[], object]:
-        """Calls the library's hooks for before a launch; returns a function that calls those for after the launch."""
+        """Calls the library's before-launch hooks; returns a function that calls the library's after-launch hooks."""
         ...
 
 

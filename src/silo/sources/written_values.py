@@ -165,7 +165,8 @@ def _split(kernel: str, text: str) -> dict[str, Value]:
     return members
 
 
-# CUtensorMapDataType by the name of the element, and CUtensorMapSwizzle by bytes.
+# ``_ELEMENTS`` has the number in CUDA's enumeration CUtensorMapDataType by the name of an element type; ``_SWIZZLES``
+# has the number in CUtensorMapSwizzle by the word for a swizzle of 32, 64 or 128 bytes.
 _ELEMENTS = {
     "u8": 0,
     "i8": 0,

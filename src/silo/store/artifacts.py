@@ -356,7 +356,7 @@ class KeptFiles:
         self._notices = notices
 
     def holds(self, key: str) -> bool:
-        """Returns whether the files of a key (a SHA-256 in hex) seem to be here, without reading them."""
+        """Returns whether this store seems to have the files of a key (a SHA-256 in hex); does not read them."""
         entry = self._read(key)
         return entry is not None and self._blobs.holds(entry.blob.sha256, entry.blob.size)
 

@@ -207,7 +207,7 @@ class TrustLedger:
         return listed + self.take_back(name)
 
     def take_back(self, origin: str) -> int:
-        """Withdraws consent to all code that came from ``origin``; returns how much code that was."""
+        """Withdraws consent to all code that came from ``origin``; returns the number of withdrawn entries."""
         digests = {entry.digest or entry.blob for entry in self.trusted() if entry.origin == origin}
         return self.untrust(digests) if digests else 0
 
@@ -245,7 +245,7 @@ class TrustLedger:
         return len(entries)
 
     def untrust(self, names: Collection[str]) -> int:
-        """Withdraws all consent to the code with these digests, or with these blobs; returns how much code that was.
+        """Withdraws all consent to the code with these digests or blobs; returns the number of withdrawn ones.
 
         This includes code that was built here. A program keeps the code that it has loaded.
         """
@@ -353,7 +353,7 @@ class TrustLedger:
         return digest in self._lists[name].entries or digest in self._vouched[name]
 
     def _refresh(self, name: str) -> None:
-        """Reads a list, unless the file is unchanged."""
+        """Reads a list of the ledger again, unless its file is unchanged."""
         listing = self._lists[name]
         stamp = self._stamp(name)
         if listing.is_read and stamp is not None and stamp == listing.read:

@@ -153,8 +153,7 @@ class Upkeep:
     def _in_turn(self, work: Callable[[], None], *, at_most_every_s: float = 0, wait_s: float = 0) -> None:
         """Runs ``work`` unless another process or thread is pruning, or ran ``work`` within ``at_most_every_s``.
 
-        With ``wait_s``, first waits for another process that is pruning, at most so many seconds, and then does
-        nothing.
+        If another process is pruning, waits for that process at most ``wait_s`` seconds, and then does nothing.
         """
         with self._lock:
             if self._is_pruning:

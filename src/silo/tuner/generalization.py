@@ -193,7 +193,7 @@ def _foretold(model: LossModel, choices: Sequence[Config]) -> tuple[int, ...]:
 
 
 def _measured_leaves(samples: Sequence[Sample], configs: tuple[Config, ...]) -> list[_Leaf]:
-    """Grows leaves from the measured buckets alone: the model would smooth out a size at which all times change."""
+    """Grows leaves from the measured buckets alone; the model would smooth out a size at which all times change."""
     rows = [
         (_numbers(sample.bucket), tuple(_measured_loss(sample, config) for config in configs)) for sample in samples
     ]

@@ -223,7 +223,7 @@ def read_effort(study: Study, records: RecordStore) -> TimeSpent:
             completeness = last if last in _WHOLE or (last in _DECIDED and not completeness) else completeness
         except (ValueError, KeyError, TypeError):
             continue  # a newer version of Silo may have written a record of another form
-    # records of other machines arrive in any order, so the last one need not be the latest
+    # records of other machines arrive in any order, so the record read last need not be the newest
     if isinstance(records, CatchesUp):
         last = completeness or last
     return TimeSpent(total_ms / 1000, last)

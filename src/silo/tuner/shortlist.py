@@ -33,7 +33,7 @@ _MOST = 5  # the most configs in a shortlist
 # a size has many measured configs from this number on: the winner of so many is close to the best of the space
 _MANY = 12
 _FEWEST = 4  # with fewer sizes that have many measured configs, the loss of shortlists is not estimated
-# No further config joins if the best of the present ones is expected to lose less than this.
+# A shortlist is complete when the best of its configs is expected to lose less than this.
 _WORTH_PPM = 2_000
 # A config that won at no size must be predicted better than a winner by a lead to be the only choice. To be added to a
 # shortlist, it needs only this share of the lead, because another config is used if it turns out to be slow.

@@ -308,7 +308,7 @@ def _placed(study: CaseStudy, fleet: Fleet | None) -> tuple[CaseStudy, SentCase 
 def tune_case(
     study: CaseStudy, limits: CaseLimits, progress: Callable[[Progress], None] | None = None
 ) -> tuple[TuneOutcome, Compilation]:
-    """Measures the configs of one case and stores every trial. Returns the outcome, and the compiles that it needed."""
+    """Measures the configs of one case and stores every trial. Returns the outcome and the compilations."""
     study, sent, remarks = _placed(study, limits.fleet)
     kernel, situation = study.kernel, study.situation
     full_study = made_study(study)

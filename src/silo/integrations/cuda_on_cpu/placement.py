@@ -158,7 +158,7 @@ class Placement:
         self._empty_strided: _Function = torch.empty_strided
 
     def place_of(self, tensor: Any) -> str | None:  # noqa: ANN401
-        """Returns the mark of a tensor's storage, or None.
+        """Returns the mark of a tensor's storage, or None for a storage without a mark.
 
         An unmarked result of an operation counts as on the device.
         """

@@ -215,7 +215,7 @@ def replace_devices(torch: Any, device: PretendedDevice) -> None:  # noqa: ANN40
 def replace_parallel(torch: Any) -> None:  # noqa: ANN401
     """Makes ``DataParallel`` call its module directly.
 
-    ``DistributedDataParallel`` accepts ``device_ids=[0]`` and connects CPUs.
+    ``DistributedDataParallel`` accepts ``device_ids=[0]`` and ignores it, because the processes compute on CPUs.
     """
 
     def no_devices() -> None:

@@ -1,4 +1,4 @@
-"""Launchers to pass to Helion's kernels as ``_launcher=``. They compile, launch from a bundle, or record calls.
+"""Launchers to pass to Helion's kernels as ``_launcher=``: they compile and launch, launch a bundle's code, or record.
 
 >>> from silo.integrations import helion
 >>> helion.default_cute_launcher(object(), (0,), block=(32, 32))  # an empty grid launches nothing

@@ -86,7 +86,7 @@ class CallNotes:
         cute_compile_options: str | None = None,
         **options: object,
     ) -> None:
-        """Records a launch. Raises for the same options and arguments as :func:`default_cute_launcher`."""
+        """Records a launch. Raises for the options and arguments that :func:`default_cute_launcher` refuses."""
         check_options(kernel, cute_compile_options, options)
         self.calls.append(NotedCall(kernel, axes("grid", grid), axes("block", block), plain_arguments(kernel, args)))
 

@@ -40,11 +40,11 @@ _CONSTANT = "constexpr"
 
 @frozen
 class _Made:
-    """A Silo kernel, ``made``, for a kernel of Helion, and the facts that it was made for.
+    """A Silo kernel (``made``) for one kernel of Helion, and the facts that the Silo kernel was made for.
 
-    ``said`` are the attributes that Helion set on the kernel. ``own`` are the grid and the ranks of the arguments, if
-    Silo generated a host function that contains them; else it is empty. ``kernel``, Helion's object, is referenced so
-    that its id is not reused.
+    ``said`` are the attributes that Helion set on its kernel. ``own`` are the grid and the ranks of the arguments, if
+    Silo generated a host function that contains them; otherwise ``own`` is empty. ``kernel``, Helion's object, is
+    referenced so that its id is not reused.
     """
 
     kernel: object

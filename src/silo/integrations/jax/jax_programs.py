@@ -115,7 +115,7 @@ class CallRecord:
     """A call as data. ``parameters`` has kind, DLPack code, bits and value of each parameter of the kernel.
 
     ``packed`` is set for code of a bundle: the bundle's description of the calls that the code serves. Native code of a
-    bundle also needs consent for this description. None: the code was compiled here.
+    bundle also needs consent for this description. For code that was compiled here, ``packed`` is None.
     """
 
     artifact: Artifact

@@ -26,7 +26,7 @@ class BatchedOperator(Protocol):
     overload: Any
 
     def filled(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Returns the values from torch's dispatcher, with defaults."""
+        """Returns the values that torch's dispatcher passes, with the default values that the dispatcher omits."""
         ...
 
 

@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 LEASE_S = 900
-_SKEW_S = 60  # the clocks of machines are assumed to differ by less
+_SKEW_S = 60  # the clocks of machines are assumed to differ by less than this
 _NAME = re.compile(r"([0-9]{10,12})-([a-z]+)-([A-Za-z0-9.]{1,60})-([0-9a-f]{12})")
 
 

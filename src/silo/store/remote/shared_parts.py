@@ -169,8 +169,8 @@ class SharedRecords:
     def take_in(self, key: str, names: Sequence[str]) -> tuple[int, set[str] | None]:
         """Stores the records of a key that ``names`` lists and this store lacks.
 
-        Returns the number of new records, and the digests of the remote lines; None instead of these if a fold could
-        not be read in time.
+        Returns the number of new records, and the digests of the remote lines; None in place of the digests if a fold
+        could not be read in time.
         """
         with self._joining:
             return self._taken_in(key, names)

@@ -95,7 +95,7 @@ def _scaled(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _padded(values: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """Returns ``values``, padded with 0.5 (their middle) for the places of the axis that hold no number."""
+    """Returns ``values``, padded with 0.5 (the middle of their range) for places of the axis without a number."""
     import numpy as np  # noqa: PLC0415
 
     return np.concatenate([values, np.full(count - len(values), 0.5)])
