@@ -83,10 +83,11 @@ def _blocked(loop: For, state: _State) -> list[Statement]:
                 body.append(Assign(*texts))
             case _:
                 raise AssertionError(statement)  # callers pass only definitions and assignments
+    most = min(loop.most, _BLOCK) if loop.reductions else 0
     block: list[Statement] = [
         Define("int64_t", count, f"({loop.end}) - {start} < {_BLOCK} ? ({loop.end}) - {start} : {_BLOCK}"),
         *(LoopCall(f"silo_widen_row_f16({wide[name]}, {load} + {start}, {count})") for name, load in loads.items()),
-        For(loop.variable, start, f"{start} + {count}", body, "1", loop.ctype, simd=True, reductions=loop.reductions),
+        replace(loop, start=start, end=f"{start} + {count}", body=body, most=most),
         *(
             LoopCall(f"silo_narrow_row_f16({address} + {start}, {wide[name]}, {count})")
             for name, (address, _) in stores.items()
