@@ -93,6 +93,47 @@ def test_a_maximum_passes_over_nan_in_any_lane(columns):
         np.testing.assert_array_equal(result["out"], expected)
 
 
+@triton.jit
+def extremes(x, most, least, sums, n, BLOCK: tl.constexpr):
+    """Three reductions of the same elements; only the extremes pass over NaN."""
+    row, i = tl.program_id(0), tl.arange(0, BLOCK)
+    v = tl.load(x + row * n + i, mask=i < n, other=0.0)
+    inside = tl.load(x + row * n + i, mask=i < n, other=-float("inf"))
+    tl.store(most + row, tl.max(inside, axis=0))
+    tl.store(least + row, tl.min(tl.load(x + row * n + i, mask=i < n, other=float("inf")) * 2, axis=0))
+    tl.store(sums + row, tl.sum(v, axis=0))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize("n", [1, 15, 16, 40, 64, 130, 256])
+def test_extremes_of_rows_without_a_number_above_the_start(n, dtype):
+    """Rows of NaN alone, of infinities alone, of both, and of numbers beside them; with and without masked elements."""
+    inf, nan = np.inf, np.nan
+    x = np.random.default_rng(n).integers(-50, 50, size=(10, n)).astype(dtype)
+    x[0], x[1], x[2], x[3, 1:], x[4, :-1] = nan, -inf, inf, nan, nan
+    x[5], x[5, -1] = nan, -inf
+    x[6], x[6, 0] = nan, inf
+    x[7, ::2], x[8, 1::3] = nan, -inf
+    x[9] = -0.0
+    lowest = np.where(np.isnan(x), -inf, x).max(axis=1)
+    highest = np.where(np.isnan(x), inf, x).min(axis=1)
+    exact = n & (n - 1) == 0 and n > 1  # without masked elements, NaN is the result if there is no number
+    empty = np.isnan(x).all(axis=1)
+    block = max(2, triton.next_power_of_2(n))
+    arrays = {name: np.zeros(10, dtype) for name in ("most", "least", "sums")}
+    for result in both(extremes, (10,), x=x, **arrays, n=n, BLOCK=block):
+        np.testing.assert_array_equal(result["most"], np.where(empty & exact, nan, lowest))
+        np.testing.assert_array_equal(result["least"], np.where(empty & exact, nan, highest * 2))
+        with np.errstate(invalid="ignore"):
+            np.testing.assert_array_equal(result["sums"], x.astype(np.float64).sum(axis=1).astype(dtype))
+
+
+def test_numbers_are_looked_for_only_if_a_maximum_is_its_start():
+    text = source(64, 512)
+    assert "lanes2" not in text.partition("silo_fold_max_float(lanes1)")[2]
+    assert text.count("== -__builtin_inff()") == 1
+
+
 def source(columns: int, vector_bits: int) -> str:
     arguments = {"x": np.zeros((16, columns), np.float32), "out": np.zeros(16, np.float32), "ROWS": 16}
     options = CpuOptions(vector_bits=vector_bits)

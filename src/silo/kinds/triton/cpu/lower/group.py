@@ -29,7 +29,7 @@ from silo.kinds.triton.cpu.lower.nest import Nest
 from silo.kinds.triton.cpu.lower.nest_loops import flat_cut
 from silo.kinds.triton.cpu.lower.ordered_nests import lower_ordered
 from silo.kinds.triton.cpu.lower.overlap import safe_to_fuse
-from silo.kinds.triton.cpu.lower.reduction import Accumulation, accumulation
+from silo.kinds.triton.cpu.lower.reduction import FLAG_OF_NUMBERS, Accumulation, accumulation
 from silo.kinds.triton.cpu.lower.streaming import Streaming, streaming_of
 from silo.kinds.triton.cpu.schedule.block_schedule import (
     BufferFill,
@@ -51,6 +51,7 @@ __all__ = ["lower_group"]
 _TURNED_BYTES = (2, 4, 8)
 _TURNED_FROM = 8
 _TURNED_LINES = 16  # rows of four-byte elements that are transposed at a time if a vector is as long as a cache line
+_MOST_REPEATED = 12  # statements of a loop that may be repeated to look for a number among its elements
 _LEAST_ROW_AHEAD = 64  # the fewest bytes of a row for which later rows are prefetched
 _ACCESSES = ATOMICS | {tt.LOAD, tt.STORE}
 
@@ -571,6 +572,31 @@ class _GroupLowering:
                 result.append(Assign(flag, f"{flag} | ({how.flag.format(item)})", some))
         return result
 
+    def _without_flags(self, fast: list[Statement], start: str, end: str) -> tuple[list[Statement], list[Statement]]:
+        """The statements of the main loop without flags of numbers, and the statements that find these flags later.
+
+        A maximum above its start value is a number, so only the start value requires a look for a number, which ends at
+        the first. The statements stay unchanged if the nest does more than reduce.
+        """
+        late = [
+            (name, flag, how)
+            for name, flag, how in self.accumulators.values()
+            if how.flag == FLAG_OF_NUMBERS and not self.scope.reference
+        ]
+        plain = all(isinstance(statement, Define | Assign) for statement in fast) and len(fast) <= _MOST_REPEATED
+        if not late or not plain or self.nest.runs is not None or len(self.accumulators) != len(self.group.sinks):
+            return fast, []
+        flags = {flag for _, flag, _ in late}
+        unflagged = [
+            statement for statement in fast if not (isinstance(statement, Assign) and statement.target in flags)
+        ]
+        later: list[Statement] = []
+        for name, flag, how in late:
+            look = [statement for statement in fast if not isinstance(statement, Assign) or statement.target == flag]
+            loop = For(self.nest.inner, start, f"({flag} ? {start} : {end})", look, ctype=self.nest.ctype)
+            later.append(If(f"!{flag} && {name} == {how.start}", [loop], [Assign(flag, "1")]))
+        return unflagged, later
+
     def _rest_ends(self, limits: list[str], extent: int) -> str:
         """The C condition under which no element after the limits is stored; "" if no such condition is known.
 
@@ -629,8 +655,9 @@ class _GroupLowering:
                 remainder.append(If(f"{limit} < {full_end}", uniform))
         else:
             end, remainder = full_end, []
+        unflagged, numbers = self._without_flags(fast, start, end)
         loops: list[Statement] = [
-            For(inner, start, end, fast, ctype=self.nest.ctype, simd=simd, reductions=marks, most=extent)
+            For(inner, start, end, unflagged, ctype=self.nest.ctype, simd=simd, reductions=marks, most=extent)
         ]
         if self.nest.runs is not None:
 
@@ -641,7 +668,7 @@ class _GroupLowering:
         if self.streaming is not None:
             chunks = self.streaming.loops(self.scope, inner, end, streamed, marks)
             loops = [If(self.streaming.condition, chunks, loops)]
-        loops += remainder
+        loops += [*remainder, *numbers]
         after = [
             Assign(self._result_place(sink.operation), how.finish.format(name, flag))
             for sink, (name, flag, how) in self.accumulators.items()

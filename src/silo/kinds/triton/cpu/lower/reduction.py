@@ -15,7 +15,7 @@ from silo.kinds.triton.front.operations import arith
 from silo.kinds.triton.front.operations.cpu.c_types import INTEGERS, NARROW
 from silo.kinds.triton.front.ssa import Operation, Type
 
-__all__ = ["Accumulation", "accumulation", "reduce_in_lanes"]
+__all__ = ["FLAG_OF_NUMBERS", "Accumulation", "accumulation", "reduce_in_lanes"]
 
 # ---- Reductions along the innermost loop: an accumulator that the C compiler may split into vector lanes ----
 
@@ -25,6 +25,7 @@ _FLOAT_ORDER: Mapping[str, tuple[str, str, str]] = {
     arith.MINNUMF: ("<", "", "min"),
     arith.MINIMUMF: ("<", "", "min"),
 }
+FLAG_OF_NUMBERS = "{0} == {0}"  # the condition that an element is not NaN
 _SUMS: Mapping[str, tuple[str, str]] = {arith.ADDF: ("+", "0"), arith.MULF: ("*", "1")}
 _BITS: Mapping[str, str] = {arith.ADDI: "+", arith.MULI: "*", arith.ANDI: "&", arith.ORI: "|", arith.XORI: "^"}
 # start values, formatted with the accumulator's type; 0 for other operations
@@ -86,7 +87,7 @@ def accumulation(operation: Operation) -> Accumulation:
     # minimumf, whose result is then NaN), or whether any is a number (for maxnumf and minnumf, whose result is else
     # NaN).
     if name in {arith.MAXNUMF, arith.MINNUMF}:
-        chosen, flag = f"({{1}} ? {{0}} : {nan})", "{0} == {0}"
+        chosen, flag = f"({{1}} ? {{0}} : {nan})", FLAG_OF_NUMBERS
     else:
         chosen, flag = f"({{1}} ? {nan} : {{0}})", "{0} != {0}"
     start = f"{sign}__builtin_inf{suffix}()"
