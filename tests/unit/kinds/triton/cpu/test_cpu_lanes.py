@@ -143,7 +143,8 @@ def source(columns: int, vector_bits: int) -> str:
 @pytest.mark.parametrize("vector_bits", [128, 256, 512])
 def test_rows_are_folded_by_halves_where_a_vector_fits(vector_bits):
     lanes = vector_bits // 32
-    assert f"float lanes1[{lanes}]" in source(64, vector_bits)
+    assert f"vector_size({lanes} * sizeof(float))" in source(64, vector_bits)
+    assert "silo_lanes_float lanes1_vector" in source(64, vector_bits)
     assert "reduction(max:" not in source(64, vector_bits)
     assert "silo_fold_max_float" not in source(lanes // 2, vector_bits)
 

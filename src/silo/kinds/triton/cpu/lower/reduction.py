@@ -136,6 +136,7 @@ _OWN = re.compile(r"b[0-9]+\[[i0-9 ()*+]*\]")  # matches an element of scratch m
 _CALL = re.compile(r"silo_(?!bf16_to_f32|f16_to_f32)\w+\(")
 # C types of accumulators that are reduced in vector lanes: elements of four bytes fill one vector, of eight bytes two.
 _CTYPES = ("float", "double", "int32_t", "uint32_t", "int64_t", "uint64_t")
+_VECTOR_CTYPES = ("float", "int32_t", "uint32_t")
 # For each operator of OpenMP: the start value of a lane (if "", the accumulator's value). Below, the operator's name
 # and, for max and min, the comparison that chooses.
 _START: Mapping[str, str] = {"+": "0", "*": "1", "|": "0", "^": "0", "&": "-1", "max": "", "min": ""}
@@ -153,7 +154,7 @@ def reduce_in_lanes(program: LoopProgram, vector_bits: int) -> None:
 
 
 class _State:
-    """The number of lanes of a vector, a counter for fresh names, and the C functions that combine lanes."""
+    """The number of lanes of a vector, a counter for fresh names, and the C types and functions of lanes."""
 
     def __init__(self, lanes: int) -> None:
         self.lanes = lanes
@@ -163,6 +164,15 @@ class _State:
     def name(self, stem: str) -> str:
         self.count += 1
         return f"{stem}{self.count}"
+
+    def vector(self, ctype: str) -> str:
+        """The name of the C type of a vector of lanes, "" if its lanes do not fill exactly one vector."""
+        if ctype not in _VECTOR_CTYPES:
+            return ""
+        name = f"silo_lanes_{ctype}"
+        size = f"vector_size({self.lanes} * sizeof({ctype}))"
+        self.folds.setdefault(name, f"typedef {ctype} {name} __attribute__(({size}, may_alias));")
+        return name
 
     def fold(self, ctype: str, operator: str) -> str:
         """The name of the C function that combines an array of lanes."""
@@ -177,7 +187,11 @@ def _fold_text(name: str, ctype: str, operator: str, lanes: int) -> str:
 
     The last pair is combined without a loop.
     """
-    lines = [f"SILO_INLINE {ctype} {name}({ctype} const *lanes) {{"]
+    lines = [
+        f"SILO_INLINE {ctype} {name}({ctype} const *of) {{",
+        f"  {ctype} lanes[{lanes}];",
+        "  __builtin_memcpy(lanes, of, sizeof lanes);",
+    ]
     source, width = "lanes", lanes // 2
     while width > 1:
         target = f"to{width}"
@@ -283,13 +297,22 @@ def _is_short(loop: For, lanes: int) -> bool:
 
 
 def _started(all_lanes: list[_Lanes], state: _State) -> list[Statement]:
-    """Definitions of the lanes, and loops that set their start values."""
+    """Definitions of the lanes, and statements that set their start values.
+
+    Lanes are a variable of a vector type if they fill one vector, because gcc keeps no array in a register.
+    """
     lane, count = state.name("lane"), str(state.lanes)
     result: list[Statement] = []
     for lane_array in all_lanes:
-        result.append(Define(lane_array.ctype, f"{lane_array.array}[{count}]", None, mutable=True))
         start = _START[lane_array.operator]
         first = f"({lane_array.ctype}){start}" if start else lane_array.accumulator
+        if vector := state.vector(lane_array.ctype):
+            variable = f"{lane_array.array}_vector"
+            # Subtracting zero copies the scalar, also a negative zero, to all lanes.
+            result.append(Define(vector, variable, f"{first} - ({vector}){{0}}", mutable=True))
+            result.append(Define(f"{lane_array.ctype} *", lane_array.array, f"({lane_array.ctype} *)&{variable}"))
+            continue
+        result.append(Define(lane_array.ctype, f"{lane_array.array}[{count}]", None, mutable=True))
         result.append(For(lane, "0", count, [Assign(f"{lane_array.array}[{lane}]", first)], ctype="int32_t"))
     return result
 
