@@ -94,6 +94,69 @@ def test_a_maximum_passes_over_nan_in_any_lane(columns):
 
 
 @triton.jit
+def sums_of_rows(x, out, R, C, BR: tl.constexpr, BC: tl.constexpr):
+    i = tl.program_id(0) * BR + tl.arange(0, BR)
+    total = tl.zeros((BR,), x.dtype.element_ty)
+    for k in range(0, C, BC):
+        j = k + tl.arange(0, BC)
+        inside = (i[:, None] < R) & (j[None, :] < C)
+        total += tl.sum(tl.load(x + i[:, None] * C + j[None, :], mask=inside, other=0), 1)
+    tl.store(out + i, total, mask=i < R)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.float64])
+@pytest.mark.parametrize("tile", [(4, 16), (8, 64), (16, 32), (16, 64), (64, 32), (2, 64), (16, 8)])
+@pytest.mark.parametrize("columns", [1, 15, 16, 33, 40, 64, 130])
+def test_sums_of_several_rows_together(dtype, tile, columns):
+    """Also the last rows of a tile, which masks exclude; NaN and infinities stay in their own row."""
+    rows = 37
+    x = np.random.default_rng(columns).integers(-50, 50, size=(rows, columns)).astype(dtype)
+    if dtype is not np.int32:
+        x[3, 0], x[5, -1], x[6, columns // 2] = np.nan, np.inf, -np.inf
+    for result in both(
+        sums_of_rows,
+        (-(-rows // tile[0]),),
+        x=x,
+        out=np.full(rows + 16, 7, dtype),
+        R=rows,
+        C=columns,
+        BR=tile[0],
+        BC=tile[1],
+    ):
+        np.testing.assert_array_equal(result["out"][:rows], x.sum(axis=1).astype(dtype))
+        assert (result["out"][rows:] == 7).all()
+
+
+def text_of_sums(rows: int, columns: int, vector_bits: int = 512, dtype: type = np.float32) -> str:
+    x = np.zeros((40, 40), dtype)
+    arguments = {"x": x, "out": np.zeros(40, dtype), "R": 40, "C": 40, "BR": rows, "BC": columns}
+    return emit_c(module_of(sums_of_rows, arguments), CpuOptions(vector_bits=vector_bits)).source
+
+
+def test_short_rows_alone_are_folded_together():
+    assert "silo_fold_16_rows_sum_float(" in text_of_sums(32, 64)
+    assert "silo_fold_8_rows_sum_uint32_t(" in text_of_sums(8, 16, dtype=np.int32)
+    for alone in (text_of_sums(2, 64), text_of_sums(16, 128), text_of_sums(16, 64, 256), text_of_sums(16, 8)):
+        assert "_rows_sum" not in alone
+    assert "_rows_sum" not in text_of_sums(16, 64, dtype=np.float64)
+
+
+@triton.jit
+def one_row(x, out, C, BC: tl.constexpr):
+    j = tl.arange(0, BC)
+    tl.store(out, tl.sum(tl.load(x + j, mask=j < C, other=0.0)))
+
+
+def test_rows_together_add_in_the_order_of_a_row_alone():
+    x = np.random.default_rng(1).standard_normal((16, 61)).astype(np.float32) * 10.0 ** (np.arange(61, dtype=np.float32) % 7)
+    together, alone = np.zeros(16, np.float32), np.zeros((16, 1), np.float32)
+    run(sums_of_rows, (1,), "optimized", x=x, out=together, R=16, C=61, BR=16, BC=64)
+    for row, result in zip(x, alone, strict=True):
+        run(one_row, (1,), "optimized", x=row.copy(), out=result, C=61, BC=64)
+    assert together.tobytes() == alone.tobytes()
+
+
+@triton.jit
 def extremes(x, most, least, sums, n, BLOCK: tl.constexpr):
     """Three reductions of the same elements; only the extremes pass over NaN."""
     row, i = tl.program_id(0), tl.arange(0, BLOCK)

@@ -12,6 +12,7 @@ from silo.kinds.triton.cpu import ops
 from silo.kinds.triton.cpu.analysis.affine import is_structurally_affine
 from silo.kinds.triton.cpu.analysis.value_properties import combining_operation, load_parts, store_parts
 from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, If, LoopBuffer, LoopCall, Statement
+from silo.kinds.triton.cpu.lower.folded_rows import RowOfNest, fold_rows, rows_to_fold
 from silo.kinds.triton.cpu.lower.forms import AffineForms
 from silo.kinds.triton.cpu.lower.index import linear_index
 from silo.kinds.triton.cpu.lower.joined_rows import (
@@ -209,8 +210,12 @@ class _GroupLowering:
             parts = JoinedRows(nest, axis, before, limits, end, values, combined, masked, masked_rows, unmasked)
             loops = nest.outer_loops(join_rows(scope, parts, count, common, single), within=2)
         else:
-            inner = self._inner_loops(fast, streamed, behind, limits, extent, simd=simd)
-            loops = nest.outer_loops([*ahead, *inner])
+            row = self._row(fast, streamed, behind, limits, extent, simd=simd)
+            accumulators = list(self.accumulators.values())
+            if count := rows_to_fold(scope, nest, row, accumulators):
+                loops = nest.outer_loops(fold_rows(scope, nest, row, accumulators, count, ahead), within=2)
+            else:
+                loops = nest.outer_loops([*ahead, *row.before, *row.loops, *row.after])
         for statement in loops:
             scope.emit(statement)
         if self.turned is not None:
@@ -566,6 +571,8 @@ class _GroupLowering:
         for sink, element in rest.repeated:
             name, flag, how = self.accumulators[sink]
             item = how.load.format(element)
+            if how.clause == "+" and item == ops.zero(sink.operation.result.type):
+                continue  # the sum is never -0, because it starts with 0, so that adding 0 changes nothing
             some = f"{first} < {extent}"
             result.append(Assign(name, how.repeat.format(name, item, f"{extent} - {first}"), some))
             if how.flag:
@@ -624,6 +631,22 @@ class _GroupLowering:
         end: str = "",
     ) -> list[Statement]:
         """The loops over the innermost axis from ``start`` to ``end``; if ``end`` is "", to the axis' extent."""
+        row = self._row(fast, streamed, behind, limits, extent, simd=simd, start=start, end=end)
+        return [*row.before, *row.loops, *row.after]
+
+    def _row(
+        self,
+        fast: list[Statement],
+        streamed: list[Statement],
+        behind: _Behind,
+        limits: list[str],
+        extent: int,
+        *,
+        simd: bool,
+        start: str = "0",
+        end: str = "",
+    ) -> RowOfNest:
+        """The parts of ``_inner_loops``."""
         inner = self.nest.inner
         full_end = end or str(extent)
         before: list[Statement] = []
@@ -650,9 +673,15 @@ class _GroupLowering:
                 remainder += self._rest(behind.plain, limit, full_end, extent, marks)
             else:
                 uniform: list[Statement] = self._rest(behind.one_value, limit, full_end, extent, marks)
+                some = f"{limit} < {full_end}"
                 if behind.fits != "1":
-                    uniform = [If(behind.fits, uniform, self._rest(behind.plain, limit, full_end, extent, marks))]
-                remainder.append(If(f"{limit} < {full_end}", uniform))
+                    others = self._rest(behind.plain, limit, full_end, extent, marks)
+                    if uniform:
+                        uniform = [If(behind.fits, uniform, others)]
+                    else:
+                        remainder.append(If(f"!({behind.fits}) && {some}", others))
+                if uniform:
+                    remainder.append(If(some, uniform))
         else:
             end, remainder = full_end, []
         unflagged, numbers = self._without_flags(fast, start, end)
@@ -668,9 +697,9 @@ class _GroupLowering:
         if self.streaming is not None:
             chunks = self.streaming.loops(self.scope, inner, end, streamed, marks)
             loops = [If(self.streaming.condition, chunks, loops)]
-        loops += [*remainder, *numbers]
-        after = [
+        after = [*remainder, *numbers]
+        after += [
             Assign(self._result_place(sink.operation), how.finish.format(name, flag))
             for sink, (name, flag, how) in self.accumulators.items()
         ]
-        return [*before, *loops, *after]
+        return RowOfNest(before, loops, after)

@@ -15,7 +15,17 @@ from silo.kinds.triton.front.operations import arith
 from silo.kinds.triton.front.operations.cpu.c_types import INTEGERS, NARROW
 from silo.kinds.triton.front.ssa import Operation, Type
 
-__all__ = ["FLAG_OF_NUMBERS", "Accumulation", "accumulation", "reduce_in_lanes"]
+__all__ = [
+    "FLAG_OF_NUMBERS",
+    "OPERATOR_NAMES",
+    "VECTOR_CTYPES",
+    "Accumulation",
+    "accumulation",
+    "combined",
+    "joined_with_start",
+    "lanes_of",
+    "reduce_in_lanes",
+]
 
 # ---- Reductions along the innermost loop: an accumulator that the C compiler may split into vector lanes ----
 
@@ -136,21 +146,34 @@ _OWN = re.compile(r"b[0-9]+\[[i0-9 ()*+]*\]")  # matches an element of scratch m
 _CALL = re.compile(r"silo_(?!bf16_to_f32|f16_to_f32)\w+\(")
 # C types of accumulators that are reduced in vector lanes: elements of four bytes fill one vector, of eight bytes two.
 _CTYPES = ("float", "double", "int32_t", "uint32_t", "int64_t", "uint64_t")
-_VECTOR_CTYPES = ("float", "int32_t", "uint32_t")
+VECTOR_CTYPES = ("float", "int32_t", "uint32_t")
 # For each operator of OpenMP: the start value of a lane (if "", the accumulator's value). Below, the operator's name
 # and, for max and min, the comparison that chooses.
 _START: Mapping[str, str] = {"+": "0", "*": "1", "|": "0", "^": "0", "&": "-1", "max": "", "min": ""}
-_NAMES: Mapping[str, str] = {"+": "sum", "*": "product", "|": "or", "^": "xor", "&": "and", "max": "max", "min": "min"}
+OPERATOR_NAMES: Mapping[str, str] = {
+    "+": "sum",
+    "*": "product",
+    "|": "or",
+    "^": "xor",
+    "&": "and",
+    "max": "max",
+    "min": "min",
+}
 _ORDER: Mapping[str, str] = {"max": ">", "min": "<"}
 
 
 def reduce_in_lanes(program: LoopProgram, vector_bits: int) -> None:
     """Rewrites the loops of ``program`` that reduce, and short loops of unknown length, to loops over vectors."""
-    state = _State(min(vector_bits, _MOST_BITS) // _LANE_BITS)
+    state = _State(lanes_of(vector_bits))
     program.body = _statements(program.body, state, {})
     for function in program.functions:
         function.body = _statements(function.body, state, {})
     program.constants.extend(state.folds.values())
+
+
+def lanes_of(vector_bits: int) -> int:
+    """The number of partial results that a loop keeps."""
+    return min(vector_bits, _MOST_BITS) // _LANE_BITS
 
 
 class _State:
@@ -167,7 +190,7 @@ class _State:
 
     def vector(self, ctype: str) -> str:
         """The name of the C type of a vector of lanes, "" if its lanes do not fill exactly one vector."""
-        if ctype not in _VECTOR_CTYPES:
+        if ctype not in VECTOR_CTYPES:
             return ""
         name = f"silo_lanes_{ctype}"
         size = f"vector_size({self.lanes} * sizeof({ctype}))"
@@ -176,7 +199,7 @@ class _State:
 
     def fold(self, ctype: str, operator: str) -> str:
         """The name of the C function that combines an array of lanes."""
-        name = f"silo_fold_{_NAMES[operator]}_{ctype}"
+        name = f"silo_fold_{OPERATOR_NAMES[operator]}_{ctype}"
         if name not in self.folds:
             self.folds[name] = _fold_text(name, ctype, operator, self.lanes)
         return name
@@ -195,14 +218,20 @@ def _fold_text(name: str, ctype: str, operator: str, lanes: int) -> str:
     source, width = "lanes", lanes // 2
     while width > 1:
         target = f"to{width}"
-        pair = _combined(operator, f"{source}[i]", f"{source}[i + {width}]")
+        pair = combined(operator, f"{source}[i]", f"{source}[i + {width}]")
         lines.append(f"  {ctype} {target}[{width}];")
         lines.append(f"  for (int i = 0; i < {width}; i++)\n    {target}[i] = {pair};")
         source, width = target, width // 2
-    return "\n".join([*lines, f"  return {_combined(operator, f'{source}[0]', f'{source}[1]')};", "}"])
+    return "\n".join([*lines, f"  return {combined(operator, f'{source}[0]', f'{source}[1]')};", "}"])
 
 
-def _combined(operator: str, left: str, right: str) -> str:
+def joined_with_start(operator: str, accumulator: str, folded: str) -> str:
+    """The C text of an accumulator's value after its combined lanes; lanes may start with the accumulator's value."""
+    return combined(operator, accumulator, folded) if _START[operator] else folded
+
+
+def combined(operator: str, left: str, right: str) -> str:
+    """The C text that combines two partial results."""
     order = _ORDER.get(operator)
     return f"({right} {order} {left} ? {right} : {left})" if order else f"{left} {operator} {right}"
 
@@ -254,6 +283,7 @@ def _in_lanes(loop: For, state: _State, ctypes: Mapping[str, str]) -> list[State
     short = constant and int(loop.end) < lanes
     supported = [ctypes.get(name) in _CTYPES for _, name in loop.reductions]
     if loop.step != "1" or not plain or short or not all(supported):
+        assert not loop.kept, loop
         return [loop]
     if not loop.reductions:
         block = state.name("vector")
@@ -274,14 +304,18 @@ def _in_lanes(loop: For, state: _State, ctypes: Mapping[str, str]) -> list[State
     if masked:
         last = _masked_block(loop, all_lanes, state, full_end)
         result += last if constant else [If(f"{full_end} < {loop.end}", last)]
+    if loop.kept:
+        assert masked or not ragged, loop
+        places = dict(loop.kept)
+        for lane_array in all_lanes:
+            place = f"*({state.vector(lane_array.ctype)} *)({places[lane_array.accumulator]})"
+            result.append(Assign(place, f"{lane_array.array}_vector"))
+        return result
     for lane_array in all_lanes:
         folded = f"{state.fold(lane_array.ctype, lane_array.operator)}({lane_array.array})"
-        combined = (
-            folded
-            if not _START[lane_array.operator]
-            else _combined(lane_array.operator, lane_array.accumulator, folded)
+        result.append(
+            Assign(lane_array.accumulator, joined_with_start(lane_array.operator, lane_array.accumulator, folded))
         )
-        result.append(Assign(lane_array.accumulator, combined))
     if ragged and not masked:
         result.append(replace(loop, start=full_end, simd=False, reductions=()))
     # A row without any element needs neither start values for its lanes nor a fold of them.
@@ -388,7 +422,7 @@ def _in_several(
     for index, lane_array in enumerate(all_lanes):
         names = [f"{own[index].array}[{lane}]" for own in sets]
         while len(names) > 1:
-            names = [f"({_combined(lane_array.operator, *pair)})" for pair in zip(names[::2], names[1::2], strict=True)]
+            names = [f"({combined(lane_array.operator, *pair)})" for pair in zip(names[::2], names[1::2], strict=True)]
         target = f"{lane_array.array}[{lane}]"
         joined.append(For(lane, "0", str(state.lanes), [Assign(target, names[0])], ctype="int32_t", simd=True))
     return end, [For(block, loop.start, end, blocks, str(size)), *joined]
