@@ -91,8 +91,8 @@ class For:
 
     ``simd`` promises that iterations are independent except for ``reductions``, pairs of an OpenMP operator and an
     accumulator. ``kept`` are pairs of an accumulator and the C text of an address: instead of being combined to the
-    accumulator, the partial results of a vector's lanes are stored there. If ``unrolled`` is not 0, it is the number of iterations, and the loop is written out. ``most`` is an
-    upper bound of the iterations, 0 if none is known.
+    accumulator, the partial results of a vector's lanes are stored there. If ``unrolled`` is not 0, it is the number of
+    iterations, and the loop is written out. ``most`` is an upper bound of the iterations, 0 if none is known.
     """
 
     variable: str

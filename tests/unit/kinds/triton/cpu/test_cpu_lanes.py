@@ -148,7 +148,9 @@ def one_row(x, out, C, BC: tl.constexpr):
 
 
 def test_rows_together_add_in_the_order_of_a_row_alone():
-    x = np.random.default_rng(1).standard_normal((16, 61)).astype(np.float32) * 10.0 ** (np.arange(61, dtype=np.float32) % 7)
+    x = np.random.default_rng(1).standard_normal((16, 61)).astype(np.float32) * 10.0 ** (
+        np.arange(61, dtype=np.float32) % 7
+    )
     together, alone = np.zeros(16, np.float32), np.zeros((16, 1), np.float32)
     run(sums_of_rows, (1,), "optimized", x=x, out=together, R=16, C=61, BR=16, BC=64)
     for row, result in zip(x, alone, strict=True):
@@ -234,3 +236,58 @@ def test_narrow_accumulators_and_short_rows_stay_as_they_are():
         reduce_in_lanes(program, 512)
         assert program.body == before
         assert not program.constants
+
+
+@triton.jit
+def powers_and_sums(x, out, sums, n, TWO: tl.constexpr, BLOCK: tl.constexpr):
+    row, i = tl.program_id(0), tl.arange(0, BLOCK)
+    v = tl.load(x + row * n + i, mask=i < n, other=-float("inf"))
+    powers = tl.exp2(v) if TWO else tl.exp(v)
+    tl.store(out + row * n + i, powers, mask=i < n)
+    tl.store(sums + row, tl.sum(powers, axis=0))
+
+
+@triton.jit
+def powers_alone(x, out, n, TWO: tl.constexpr, BLOCK: tl.constexpr):
+    row, i = tl.program_id(0), tl.arange(0, BLOCK)
+    v = tl.load(x + row * n + i, mask=i < n)
+    tl.store(out + row * n + i, tl.exp2(v) if TWO else tl.exp(v), mask=i < n)
+
+
+@pytest.mark.parametrize("two", [False, True])
+@pytest.mark.parametrize("n", [250, 256])
+def test_functions_of_whole_vectors_have_the_bits_of_those_of_elements(two, n):
+    random = np.random.default_rng(n)
+    x = random.integers(0, 1 << 32, (2000, n), dtype=np.uint64).astype(np.uint32).view(np.float32)
+    x[:1000] = random.uniform(-160, 140, (1000, n))
+    x[1000:1010] = random.uniform(-104, -86, (10, n))  # subnormal results
+    x[0, :12] = [np.inf, -np.inf, np.nan, -np.nan, 0.0, -0.0, 88.72283, 88.7229, 128.0, -103.97, -149.0, 1e38]
+    out, alone = np.zeros_like(x), np.zeros_like(x)
+    arguments = {"n": n, "TWO": two, "BLOCK": 256}
+    run(powers_and_sums, (len(x),), "optimized", x=x, out=out, sums=np.zeros(len(x), np.float32), **arguments)
+    run(powers_alone, (len(x),), "optimized", x=x, out=alone, **arguments)
+    number = ~np.isnan(x)
+    assert np.isnan(out[~number]).all()
+    np.testing.assert_array_equal(out[number].view(np.uint32), alone[number].view(np.uint32))
+
+
+@pytest.mark.parametrize("vector_bits", [128, 256, 512])
+def test_functions_of_whole_vectors_are_called_if_a_vector_is_known(vector_bits):
+    x = np.zeros(64, np.float32)
+    arguments = {"x": x, "out": x.copy(), "sums": x.copy(), "n": 60, "TWO": False, "BLOCK": 64}
+    text = emit_c(module_of(powers_and_sums, arguments), CpuOptions(vector_bits=vector_bits)).source
+    assert ("silo_exp_lanes_f32((void *)" in text) == (vector_bits == 512)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        [Define("int64_t", "t1", "x[i]"), Define("float", "t2", "silo_exp_f32(t3)"), Assign("acc1", "acc1 + t2 + t1")],
+        [Define("float", "t2", "silo_exp_f32(t3)", mutable=True), Assign("acc1", "acc1 + t2")],
+    ],
+)
+def test_values_that_fill_no_vector_keep_functions_of_elements(body):
+    program = loop("64", [Define("float", "t3", "y[i]"), *body])
+    reduce_in_lanes(program, 512)
+    assert "silo_exp_lanes_f32" not in repr(program.body)
+    assert "silo_exp_f32" in repr(program.body)

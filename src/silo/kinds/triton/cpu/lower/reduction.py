@@ -6,11 +6,12 @@ Short loops without reductions are cut into vectors here too, so that their rest
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from silo.kinds.triton.cpu import ops
-from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, Forever, If, LoopProgram, Statement
+from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, Forever, If, LoopCall, LoopProgram, Statement
 from silo.kinds.triton.front.operations import arith
 from silo.kinds.triton.front.operations.cpu.c_types import INTEGERS, NARROW
 from silo.kinds.triton.front.ssa import Operation, Type
@@ -143,6 +144,8 @@ _LEAST_BODY = 3
 _SHORT_LOOP = 128
 _READ = re.compile(r"\[|(?:^|[(?:]) ?\*")  # matches an array element or a dereferenced pointer
 _OWN = re.compile(r"b[0-9]+\[[i0-9 ()*+]*\]")  # matches an element of scratch memory, by the indices of loops alone
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_VECTOR_CALL = re.compile(r"silo_(exp2?)_f32\((\w+)\)")  # functions that are faster for the lanes of a whole vector
 _CALL = re.compile(r"silo_(?!bf16_to_f32|f16_to_f32)\w+\(")
 # C types of accumulators that are reduced in vector lanes: elements of four bytes fill one vector, of eight bytes two.
 _CTYPES = ("float", "double", "int32_t", "uint32_t", "int64_t", "uint64_t")
@@ -299,7 +302,7 @@ def _in_lanes(loop: For, state: _State, ctypes: Mapping[str, str]) -> list[State
         result.append(Define("int64_t", full_end, _whole_blocks(loop.start, loop.end, lanes)))
     start, wide = _in_several(loop, all_lanes, state, result)
     block, lane = state.name("vector"), state.name("lane")
-    result += [*wide, For(block, start, full_end, [_block(loop, all_lanes, state, block, lane)], str(lanes))]
+    result += [*wide, For(block, start, full_end, _block(loop, all_lanes, state, block, lane), str(lanes))]
     masked = ragged and lanes * _LANE_BITS == _MOST_BITS
     if masked:
         last = _masked_block(loop, all_lanes, state, full_end)
@@ -356,12 +359,11 @@ def _whole_blocks(start: str, end: str, size: int) -> str:
     return f"({start}) + (({end}) - ({start})) / {size} * {size}"
 
 
-def _block(loop: For, all_lanes: list[_Lanes], state: _State, first: str, lane: str) -> For:
+def _block(loop: For, all_lanes: list[_Lanes], state: _State, first: str, lane: str) -> list[Statement]:
     """One vector of iterations, beginning with ``first``."""
     # The lane is a 32-bit number, so that each vector of indices takes a single addition.
     own = Define(loop.ctype, loop.variable, f"({loop.ctype})((int32_t){first} + {lane})")
-    body = [own, *_renamed(loop.body, all_lanes, lane)]
-    return For(lane, "0", str(state.lanes), body, ctype="int32_t", simd=True)
+    return _lane_loops([own], _renamed(loop.body, all_lanes, lane), state, lane)
 
 
 def _masked_block(loop: For, all_lanes: list[_Lanes], state: _State, first: str) -> list[Statement]:
@@ -374,11 +376,12 @@ def _masked_block(loop: For, all_lanes: list[_Lanes], state: _State, first: str)
     lanes = {f"{lane_array.array}[{lane}]" for lane_array in all_lanes}
     # If the loop counts from 0 to a multiple of the lanes, its vectors fill whole rows of scratch memory.
     filled = loop.start == "0" and loop.most > 0 and loop.most % state.lanes == 0
-    body: list[Statement] = [
+    head = [
         # A 64-bit sum: gcc does not vectorise a masked load whose index may wrap.
         Define(loop.ctype, loop.variable, f"({loop.ctype})({first} + {lane})"),
         Define("int32_t", on, f"{lane} < {remaining}"),
     ]
+    body: list[Statement] = []
     for statement in _renamed(loop.body, all_lanes, lane):
         match statement:
             case Define(_, _, value) if filled and value is not None and _OWN.fullmatch(value):
@@ -394,8 +397,90 @@ def _masked_block(loop: For, all_lanes: list[_Lanes], state: _State, first: str)
                 body.append(statement)
     return [
         Define("int32_t", remaining, f"(int32_t)(({loop.end}) - {first})"),
-        For(lane, "0", str(state.lanes), body, ctype="int32_t", simd=True),
+        *_lane_loops(head, body, state, lane),
     ]
+
+
+def _lane_loops(head: list[Define], body: list[Statement], state: _State, lane: str) -> list[Statement]:
+    """The loop over the lanes of one vector: several loops if there are functions of whole vectors between them.
+
+    ``head`` defines values of a lane that each of these loops computes again.
+    """
+
+    def loop(statements: list[Statement]) -> For:
+        return For(lane, "0", str(state.lanes), [*head, *statements], ctype="int32_t", simd=True)
+
+    calls = [_of_vectors(statement) if state.lanes * _LANE_BITS == _MOST_BITS else None for statement in body]
+    if not any(calls):
+        return [loop(body)]
+    number_of_call = list(accumulate((call is not None for call in calls), initial=0))
+    defined = {one.name: (number_of_call[at], one) for at, one in enumerate(body) if isinstance(one, Define)}
+    passed: dict[str, str] = {}  # for a value that a later loop uses: its lanes
+    for at, statement in enumerate(body):
+        for name in set(_WORD.findall(" ".join(_texts(statement)))) & defined.keys():
+            part, one = defined[name]
+            if calls[at] is None and part == number_of_call[at] and _of_vectors(one) is None:
+                continue
+            if one.ctype not in VECTOR_CTYPES or one.mutable:
+                return [loop(body)]
+            passed.setdefault(name, state.name("passed"))
+    result: list[Statement] = []
+    for name, array in passed.items():
+        ctype = defined[name][1].ctype
+        vector = state.vector(ctype)
+        result.append(Define(vector, f"{array}_vector", None, mutable=True))
+        result.append(Define(f"{ctype} *", array, f"({ctype} *)&{array}_vector"))
+    word = re.compile(rf"\b(?:{'|'.join(map(re.escape, passed))})\b")
+    statements: list[Statement] = []
+    for at, statement in enumerate(body):
+        call = calls[at]
+        if call is not None:
+            assert isinstance(statement, Define)
+            function, argument = call
+            if statements:
+                result.append(loop(statements))
+            statements = []
+            if statement.name in passed:
+                to = f"{passed[statement.name]}_vector"
+                result.append(LoopCall(f"{function}((void *)&{to}, (void const *)&{passed[argument]}_vector)"))
+            continue
+        elsewhere = {
+            name: f"{array}[{lane}]"
+            for name, array in passed.items()
+            if defined[name][0] != number_of_call[at] or _of_vectors(defined[name][1]) is not None
+        }
+        statements.append(
+            _with_texts(statement, lambda text, own=elsewhere: word.sub(lambda m: own.get(m[0], m[0]), text))
+        )
+        if isinstance(statement, Define) and statement.name in passed:
+            statements.append(Assign(f"{passed[statement.name]}[{lane}]", statement.name))
+    return [*result, loop(statements)] if statements else result
+
+
+def _of_vectors(statement: Statement) -> tuple[str, str] | None:
+    """The function of a whole vector that computes this value for all lanes, and its argument; None without one."""
+    match = _VECTOR_CALL.fullmatch(statement.value or "") if isinstance(statement, Define) else None
+    return (f"silo_{match[1]}_lanes_f32", match[2]) if match is not None else None
+
+
+def _texts(statement: Statement) -> list[str]:
+    match statement:
+        case Define(_, _, value):
+            return [value or ""]
+        case Assign(target, value, condition):
+            return [target, value, condition]
+        case _:
+            raise AssertionError(statement)  # callers pass only definitions and assignments
+
+
+def _with_texts(statement: Statement, text: Callable[[str], str]) -> Statement:
+    match statement:
+        case Define(ctype, name, value, mutable):
+            return Define(ctype, name, value and text(value), mutable)
+        case Assign(target, value, condition):
+            return Assign(text(target), text(value), text(condition))
+        case _:
+            raise AssertionError(statement)  # callers pass only definitions and assignments
 
 
 def _in_several(
@@ -415,9 +500,9 @@ def _in_several(
         before += _started(sets[-1], state)
     end, block, lane = state.name("whole"), state.name("vector"), state.name("lane")
     before.append(Define("int64_t", end, _whole_blocks(loop.start, loop.end, size)))
-    blocks: list[Statement] = [
-        _block(loop, own, state, f"({block} + {number * state.lanes})", lane) for number, own in enumerate(sets)
-    ]
+    blocks: list[Statement] = []
+    for number, own in enumerate(sets):
+        blocks += _block(loop, own, state, f"({block} + {number * state.lanes})", lane)
     joined: list[Statement] = []
     for index, lane_array in enumerate(all_lanes):
         names = [f"{own[index].array}[{lane}]" for own in sets]
@@ -438,13 +523,4 @@ def _renamed(body: list[Statement], all_lanes: list[_Lanes], lane: str) -> list[
     def text(given: str) -> str:
         return word.sub(lambda found: places[found.group()], given)
 
-    result: list[Statement] = []
-    for statement in body:
-        match statement:
-            case Define(ctype, name, value, mutable):
-                result.append(Define(ctype, name, value and text(value), mutable))
-            case Assign(target, value, condition):
-                result.append(Assign(text(target), text(value), text(condition)))
-            case _:
-                raise AssertionError(statement)  # callers pass only definitions and assignments
-    return result
+    return [_with_texts(statement, text) for statement in body]
