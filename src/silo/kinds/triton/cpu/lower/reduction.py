@@ -12,6 +12,7 @@ from itertools import accumulate
 
 from silo.kinds.triton.cpu import ops
 from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, Forever, If, LoopCall, LoopProgram, Statement
+from silo.kinds.triton.cpu.lower.half_precision import converted_loads
 from silo.kinds.triton.front.operations import arith
 from silo.kinds.triton.front.operations.cpu.c_types import INTEGERS, NARROW
 from silo.kinds.triton.front.ssa import Operation, Type
@@ -363,7 +364,32 @@ def _block(loop: For, all_lanes: list[_Lanes], state: _State, first: str, lane: 
     """One vector of iterations, beginning with ``first``."""
     # The lane is a 32-bit number, so that each vector of indices takes a single addition.
     own = Define(loop.ctype, loop.variable, f"({loop.ctype})((int32_t){first} + {lane})")
-    return _lane_loops([own], _renamed(loop.body, all_lanes, lane), state, lane)
+    before, body = _widened(loop, _renamed(loop.body, all_lanes, lane), state, lane, first, "")
+    return [*before, *_lane_loops([own], body, state, lane)]
+
+
+def _widened(
+    loop: For, body: list[Statement], state: _State, lane: str, first: str, count: str
+) -> tuple[list[Statement], list[Statement]]:
+    """Statements that convert the f16 of one vector, of ``count`` elements unless "", and ``body`` using the results.
+
+    ``first`` is the index of the first element.
+    """
+    loads = converted_loads(loop) if state.lanes * _LANE_BITS == _MOST_BITS else {}
+    before: list[Statement] = []
+    for name, pointer in loads.items():
+        array, vector = state.name("wide"), state.vector("float")
+        function = f"silo_widen_{'some' if count else 'lanes'}_f16"
+        before.append(Define(vector, f"{array}_vector", None, mutable=True))
+        before.append(Define("float *", array, f"(float *)&{array}_vector"))
+        before.append(LoopCall(f"{function}((void *)&{array}_vector, {pointer} + {first}{count and f', {count}'})"))
+        call = f"silo_f16_to_f32({name})"
+        body = [
+            _with_texts(statement, lambda text, call=call, array=array: text.replace(call, f"{array}[{lane}]"))
+            for statement in body
+            if not (isinstance(statement, Define) and statement.name == name)
+        ]
+    return before, body
 
 
 def _masked_block(loop: For, all_lanes: list[_Lanes], state: _State, first: str) -> list[Statement]:
@@ -382,7 +408,8 @@ def _masked_block(loop: For, all_lanes: list[_Lanes], state: _State, first: str)
         Define("int32_t", on, f"{lane} < {remaining}"),
     ]
     body: list[Statement] = []
-    for statement in _renamed(loop.body, all_lanes, lane):
+    before, widened = _widened(loop, _renamed(loop.body, all_lanes, lane), state, lane, first, remaining)
+    for statement in widened:
         match statement:
             case Define(_, _, value) if filled and value is not None and _OWN.fullmatch(value):
                 body.append(statement)
@@ -397,6 +424,7 @@ def _masked_block(loop: For, all_lanes: list[_Lanes], state: _State, first: str)
                 body.append(statement)
     return [
         Define("int32_t", remaining, f"(int32_t)(({loop.end}) - {first})"),
+        *before,
         *_lane_loops(head, body, state, lane),
     ]
 
