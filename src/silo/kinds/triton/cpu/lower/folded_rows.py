@@ -7,7 +7,6 @@ each lane holds the result of one row.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -27,8 +26,9 @@ __all__ = ["RowOfNest", "fold_rows", "rows_to_fold"]
 
 _MOST_VECTORS = 4  # of a row; for longer rows, combining the lanes takes a small part of the time
 _FEWEST_ROWS = 4
-_VECTOR_BITS = 512  # shorter vectors have no masks: the rest of a row after its last full vector has no lanes
-_CONVERTED = re.compile(r"(?<!b)f16")  # in texts of loops that are cut into blocks later, each with lanes of its own
+_VECTOR_BITS = (
+    512  # of vectors with masks; with shorter vectors, the elements after a row's last full vector have no lanes
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,6 @@ def rows_to_fold(
         return 0
     plain = all(isinstance(statement, Define | Assign) for statement in loop.body)
     if not plain or not all(isinstance(statement, Define) for statement in nest.levels[nest.depth - 1]):
-        return 0
-    if any(_CONVERTED.search(repr(statement)) for statement in loop.body):
         return 0
     extent = nest.shape[nest.axes[-2]]
     count = min(extent, lanes)

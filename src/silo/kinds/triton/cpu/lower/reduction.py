@@ -150,7 +150,8 @@ _VECTOR_CALL = re.compile(r"silo_(exp2?)_f32\((\w+)\)")  # functions that are fa
 _CALL = re.compile(r"silo_(?!bf16_to_f32|f16_to_f32)\w+\(")
 # C types of accumulators that are reduced in vector lanes: elements of four bytes fill one vector, of eight bytes two.
 _CTYPES = ("float", "double", "int32_t", "uint32_t", "int64_t", "uint64_t")
-VECTOR_CTYPES = ("float", "int32_t", "uint32_t")
+_BYTES: Mapping[str, int] = {ctype: 8 if ctype == "double" or "64" in ctype else 4 for ctype in _CTYPES}
+VECTOR_CTYPES = tuple(ctype for ctype, size in _BYTES.items() if size * 8 == _LANE_BITS)
 # For each operator of OpenMP: the start value of a lane (if "", the accumulator's value). Below, the operator's name
 # and, for max and min, the comparison that chooses.
 _START: Mapping[str, str] = {"+": "0", "*": "1", "|": "0", "^": "0", "&": "-1", "max": "", "min": ""}
@@ -212,21 +213,38 @@ class _State:
 def _fold_text(name: str, ctype: str, operator: str, lanes: int) -> str:
     """The text of a C function that combines lanes by halves, so that the compiler uses vectors.
 
-    The last pair is combined without a loop.
+    The last steps are those of a whole vector of 16 bytes, of which one lane is used: of scalars, gcc makes branches
+    that depend on the data.
     """
+    few = 16 // _BYTES[ctype]
+    vector = f"{name}_vector"
+    both = combined(operator, f"(({ctype} *)&a)[i]", f"(({ctype} *)&b)[i]")
     lines = [
+        f"typedef {ctype} {vector} __attribute__((vector_size(16), may_alias));",
+        f"SILO_INLINE {vector} {name}_both({vector} a, {vector} b) {{",
+        f"  {vector} c;",
+        f"#pragma omp simd\n  for (int i = 0; i < {few}; i++)\n    (({ctype} *)&c)[i] = {both};",
+        "  return c;",
+        "}",
         f"SILO_INLINE {ctype} {name}({ctype} const *of) {{",
         f"  {ctype} lanes[{lanes}];",
         "  __builtin_memcpy(lanes, of, sizeof lanes);",
     ]
     source, width = "lanes", lanes // 2
-    while width > 1:
+    while width >= few:
         target = f"to{width}"
         pair = combined(operator, f"{source}[i]", f"{source}[i + {width}]")
         lines.append(f"  {ctype} {target}[{width}];")
         lines.append(f"  for (int i = 0; i < {width}; i++)\n    {target}[i] = {pair};")
         source, width = target, width // 2
-    return "\n".join([*lines, f"  return {combined(operator, f'{source}[0]', f'{source}[1]')};", "}"])
+    lines.append(f"  {vector} v0;\n  __builtin_memcpy(&v0, {source}, sizeof v0);")
+    step = 0
+    while width:
+        places = ", ".join(str((lane + width) % few) for lane in range(few))
+        turned = f"__builtin_shufflevector(v{step}, v{step}, {places})"
+        lines.append(f"  {vector} const v{step + 1} = {name}_both(v{step}, {turned});")
+        step, width = step + 1, width // 2
+    return "\n".join([*lines, f"  return v{step}[0];", "}"])
 
 
 def joined_with_start(operator: str, accumulator: str, folded: str) -> str:
