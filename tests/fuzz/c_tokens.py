@@ -32,8 +32,8 @@ _WORDS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Names that the compiler numbers, and the words of C that it writes; all others are of the runtime's text.
 _STEMS = """
     a acc apply at b block code column columns common count e failed first flag folded high i k kept lane lanes
-    lanes_of_rows last left length limit low n o on p pair part passed quotient r remainder room row rows s same seen silo_function
-    slot slots step stride sum t table tile to trips v vector whole wide y
+    lanes_of_rows last left length limit low n o on p pair part passed quotient r remainder room row rows s same seen
+    silo_function slot slots step stride sum t table tile to trips v vector whole wide y
 """
 _NUMBERED = re.compile(rf"(?:{'|'.join(_STEMS.split())})[0-9]+(?:_frame|_vector|_[0-9]+)?")
 # What the runtime's text makes by pasting words together, and products by their shapes.

@@ -119,7 +119,8 @@ def _lower_supported(module: Module, options: CpuOptions, entry: str) -> tuple[L
         uses |= {"lasting"}
     if options.mode == "optimized" and options.vector_bits > _WITHOUT_F16:
         lanes = lanes_of(options.vector_bits) if options.vector_bits >= _WITH_MASKS else 0
-        uses |= {PIECE} if convert_in_blocks(program, lanes) else set()
+        if convert_in_blocks(program, lanes):
+            uses |= {PIECE}
     if options.mode == "optimized":
         reduce_in_lanes(program, options.vector_bits)
         join_adjacent_programs(program, module)
