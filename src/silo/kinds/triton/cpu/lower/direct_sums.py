@@ -1,4 +1,4 @@
-"""Running sums of a row that is loaded, summed and stored, and needed for nothing else, from memory to memory.
+"""Running sums from memory to memory, of a row that is only loaded, summed and stored.
 
 In three steps, the row is copied to scratch memory, summed there and copied to its destination. If no mask excludes an
 element before the last one, and the destination does not partly overlap the source, one pass does all of this.

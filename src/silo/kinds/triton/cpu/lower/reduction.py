@@ -213,8 +213,8 @@ class _State:
 def _fold_text(name: str, ctype: str, operator: str, lanes: int) -> str:
     """The text of a C function that combines lanes by halves, so that the compiler uses vectors.
 
-    The last steps are those of a whole vector of 16 bytes, of which one lane is used: of scalars, gcc makes branches
-    that depend on the data.
+    The last steps combine whole vectors of 16 bytes, of which one lane is used: for comparisons of scalars, gcc makes
+    branches that depend on the data.
     """
     few = 16 // _BYTES[ctype]
     vector = f"{name}_vector"

@@ -90,7 +90,7 @@ SILO_INLINE float silo_expm1_f32(float x) {
 
 #if SILO_VECTOR_BITS == 512
 /* The same for the sixteen lanes of a vector, with the CPU's instruction that multiplies by a power
- * of two and rounds once: the bits of the results are those of the functions above. */
+ * of two and rounds once: the results have the same bits as the functions above. */
 typedef float silo_exp_lanes __attribute__((vector_size(64), may_alias));
 
 #ifdef __AVX512F__

@@ -59,7 +59,7 @@ SILO_INLINE void silo_sums_f32_of(float *x, int64_t n, const int reverse) {
 }
 
 /* Writes the sums of n elements to `to`, which is `from` or does not overlap it. The additions are
- * those of silo_running_sum_f32 for a row that these elements begin. */
+ * the same as in silo_running_sum_f32 for a row that begins with these elements. */
 static __attribute__((noinline, unused)) void silo_running_sum_to_f32(float *to, const float *from,
                                                                       int64_t n) {
     silo_sums_f32 carry = SILO_SUMS_NOTHING_f32 - (silo_sums_f32){0};
