@@ -31,19 +31,22 @@ _FORMAT = re.compile(
 _WORDS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Names that the compiler numbers, and the words of C that it writes; all others are of the runtime's text.
 _STEMS = """
-    a acc apply at b block code column count e failed first flag high i k kept lane lanes last length limit low n o p
-    pair part quotient r remainder room row rows columns s silo_function slot slots step stride sum t table tile to
-    trips v vector whole wide y
+    a acc apply at b block code column columns common count e failed first flag folded high i k kept lane lanes
+    lanes_of_rows last left length limit low n o on p pair part passed quotient r remainder room row rows s same seen
+    silo_function slot slots step stride sum t table tile to trips v vector whole wide y
 """
-_NUMBERED = re.compile(rf"(?:{'|'.join(_STEMS.split())})[0-9]+(?:_frame)?")
+_NUMBERED = re.compile(rf"(?:{'|'.join(_STEMS.split())})[0-9]+(?:_frame|_vector|_[0-9]+)?")
 # What the runtime's text makes by pasting words together, and products by their shapes.
-_PASTED = re.compile(r"silo_(?:atomic|dot|fold|product|volatile_load)_(?:[a-z0-9_]|f8E[0-9A-Z]+)+")
+_PASTED = re.compile(
+    r"silo_(?:atomic|dot|fold|lanes|product|volatile_load)_(?:[a-z0-9_]|f8E[0-9A-Z]+)+|silo_exp2?_lanes_f32"
+)
 _C_WORDS = """
     _Alignas _Static_assert __ATOMIC_ACQUIRE __ATOMIC_ACQ_REL __ATOMIC_RELAXED __ATOMIC_RELEASE __SIZE_TYPE__
     __attribute__ __atomic_thread_fence begin break char const context continue do double else end enum fflush float
     for goto grid if int int16_t int32_t int64_t int8_t inline lanes limit long next_program nobody params printf
     program program_x program_y program_z return running scratch short signed sizeof snprintf static streamed struct
     text uint16_t uint32_t uint64_t uint8_t uintptr_t unsigned unused void volatile
+    a aligned b c i may_alias of rows to vector_size
     lasting pair while quiet silo_check silo_fault SILO_FAULT_ASSERT silo_tile
 """
 _BUILTIN = re.compile(r"__builtin_[a-z0-9]+")

@@ -90,8 +90,9 @@ class For:
     """``for (ctype variable = start; variable < end; variable += step)``.
 
     ``simd`` promises that iterations are independent except for ``reductions``, pairs of an OpenMP operator and an
-    accumulator. If ``unrolled`` is not 0, it is the number of iterations, and the loop is written out. ``most`` is an
-    upper bound of the iterations, 0 if none is known.
+    accumulator. ``kept`` are pairs of an accumulator and the C text of an address: instead of being combined to the
+    accumulator, the partial results of a vector's lanes are stored there. If ``unrolled`` is not 0, it is the number of
+    iterations, and the loop is written out. ``most`` is an upper bound of the iterations, 0 if none is known.
     """
 
     variable: str
@@ -102,6 +103,7 @@ class For:
     ctype: str = "int64_t"
     simd: bool = False
     reductions: tuple[tuple[str, str], ...] = ()
+    kept: tuple[tuple[str, str], ...] = ()
     unrolled: int = 0
     most: int = 0
 

@@ -84,6 +84,28 @@ def test_reductions_go_on_from_block_to_block():
         np.testing.assert_allclose(result["out"], wide.sum(1) + wide.max(1), rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("n", [1, 15, 16, 17, 40, 64, 200, 700])
+def test_reductions_convert_a_vector_at_a_time(n):
+    """Small integers, whose sums are exact, and NaN, infinities and subnormal numbers in rows of their own."""
+    x = np.random.default_rng(n).integers(-9, 9, size=(6, n)).astype(np.float16)
+    x[2, n // 2], x[3, 0], x[4, -1], x[5] = np.nan, np.inf, -np.inf, 2.0**-24
+    block = triton.next_power_of_2(n + 1)
+    for result in both(row_sums, (6,), x=x, out=np.zeros(6, np.float32), n=n, BLOCK=block):
+        wide = x.astype(np.float32)
+        most = np.nanmax(np.append(wide, np.zeros((6, 1), np.float32), 1), 1)  # the masked elements are 0
+        np.testing.assert_array_equal(result["out"], wide.sum(1) + most)
+
+
+def test_which_reductions_convert_a_vector_at_a_time():
+    arguments = {"x": np.zeros(64, np.float16), "out": np.zeros(64, np.float32), "n": 60, "BLOCK": 64}
+    vectors, blocks = source(row_sums, 512, **arguments), source(row_sums, 256, **arguments)
+    assert "silo_widen_lanes_f16((void *)" in vectors
+    assert "silo_widen_some_f16((void *)" in vectors
+    assert "silo_widen_row_f16(wide" not in vectors
+    assert "silo_widen_row_f16(wide" in blocks
+    assert "silo_widen_lanes_f16((void *)" not in blocks
+
+
 def test_levels_without_instructions_for_f16_convert_in_place():
     arguments = {"x": np.zeros(64, np.float16), "out": np.zeros(64, np.float32), "BLOCK": 64}
     assert "silo_widen_row_f16(wide" in source(copy, 256, **arguments)
@@ -105,5 +127,5 @@ def test_levels_without_instructions_for_f16_convert_in_place():
 )
 def test_what_is_not_plainly_converted_in_order_stays_as_it_is(body):
     program = LoopProgram("k", [], [], [], [For("i", "0", "n", body, simd=True)])
-    assert not convert_in_blocks(program)
+    assert not convert_in_blocks(program, 0)
     assert program.body == [For("i", "0", "n", body, simd=True)]

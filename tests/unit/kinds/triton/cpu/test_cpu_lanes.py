@@ -93,6 +93,114 @@ def test_a_maximum_passes_over_nan_in_any_lane(columns):
         np.testing.assert_array_equal(result["out"], expected)
 
 
+@triton.jit
+def sums_of_rows(x, out, R, C, BR: tl.constexpr, BC: tl.constexpr):
+    i = tl.program_id(0) * BR + tl.arange(0, BR)
+    total = tl.zeros((BR,), x.dtype.element_ty)
+    for k in range(0, C, BC):
+        j = k + tl.arange(0, BC)
+        inside = (i[:, None] < R) & (j[None, :] < C)
+        total += tl.sum(tl.load(x + i[:, None] * C + j[None, :], mask=inside, other=0), 1)
+    tl.store(out + i, total, mask=i < R)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.float64, np.float16])
+@pytest.mark.parametrize("tile", [(4, 16), (8, 64), (16, 32), (16, 64), (64, 32), (2, 64), (16, 8)])
+@pytest.mark.parametrize("columns", [1, 15, 16, 33, 40, 64, 130])
+def test_sums_of_several_rows_together(dtype, tile, columns):
+    """Also the last rows of a tile, which masks exclude; NaN and infinities stay in their own row."""
+    rows = 37
+    most = 50 if dtype is not np.float16 else 3  # all sums are exact
+    x = np.random.default_rng(columns).integers(-most, most, size=(rows, columns)).astype(dtype)
+    if dtype is not np.int32:
+        x[3, 0], x[5, -1], x[6, columns // 2] = np.nan, np.inf, -np.inf
+    for result in both(
+        sums_of_rows,
+        (-(-rows // tile[0]),),
+        x=x,
+        out=np.full(rows + 16, 7, dtype),
+        R=rows,
+        C=columns,
+        BR=tile[0],
+        BC=tile[1],
+    ):
+        np.testing.assert_array_equal(result["out"][:rows], x.sum(axis=1).astype(dtype))
+        assert (result["out"][rows:] == 7).all()
+
+
+def text_of_sums(rows: int, columns: int, vector_bits: int = 512, dtype: type = np.float32) -> str:
+    x = np.zeros((40, 40), dtype)
+    arguments = {"x": x, "out": np.zeros(40, dtype), "R": 40, "C": 40, "BR": rows, "BC": columns}
+    return emit_c(module_of(sums_of_rows, arguments), CpuOptions(vector_bits=vector_bits)).source
+
+
+def test_short_rows_alone_are_folded_together():
+    assert "silo_fold_16_rows_sum_float(" in text_of_sums(32, 64)
+    assert "silo_fold_8_rows_sum_uint32_t(" in text_of_sums(8, 16, dtype=np.int32)
+    for alone in (text_of_sums(2, 64), text_of_sums(16, 128), text_of_sums(16, 64, 256), text_of_sums(16, 8)):
+        assert "_rows_sum" not in alone
+    assert "_rows_sum" not in text_of_sums(16, 64, dtype=np.float64)
+    assert "silo_fold_16_rows_sum_float(" in text_of_sums(16, 64, dtype=np.float16)
+
+
+@triton.jit
+def one_row(x, out, C, BC: tl.constexpr):
+    j = tl.arange(0, BC)
+    tl.store(out, tl.sum(tl.load(x + j, mask=j < C, other=0.0)))
+
+
+def test_rows_together_add_in_the_order_of_a_row_alone():
+    x = np.random.default_rng(1).standard_normal((16, 61)).astype(np.float32) * 10.0 ** (
+        np.arange(61, dtype=np.float32) % 7
+    )
+    together, alone = np.zeros(16, np.float32), np.zeros((16, 1), np.float32)
+    run(sums_of_rows, (1,), "optimized", x=x, out=together, R=16, C=61, BR=16, BC=64)
+    for row, result in zip(x, alone, strict=True):
+        run(one_row, (1,), "optimized", x=row.copy(), out=result, C=61, BC=64)
+    assert together.tobytes() == alone.tobytes()
+
+
+@triton.jit
+def extremes(x, most, least, sums, n, BLOCK: tl.constexpr):
+    """Three reductions of the same elements; only the extremes pass over NaN."""
+    row, i = tl.program_id(0), tl.arange(0, BLOCK)
+    v = tl.load(x + row * n + i, mask=i < n, other=0.0)
+    inside = tl.load(x + row * n + i, mask=i < n, other=-float("inf"))
+    tl.store(most + row, tl.max(inside, axis=0))
+    tl.store(least + row, tl.min(tl.load(x + row * n + i, mask=i < n, other=float("inf")) * 2, axis=0))
+    tl.store(sums + row, tl.sum(v, axis=0))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize("n", [1, 15, 16, 40, 64, 130, 256])
+def test_extremes_of_rows_without_a_number_above_the_start(n, dtype):
+    """Rows of NaN alone, of infinities alone, of both, and of numbers beside them; with and without masked elements."""
+    inf, nan = np.inf, np.nan
+    x = np.random.default_rng(n).integers(-50, 50, size=(10, n)).astype(dtype)
+    x[0], x[1], x[2], x[3, 1:], x[4, :-1] = nan, -inf, inf, nan, nan
+    x[5], x[5, -1] = nan, -inf
+    x[6], x[6, 0] = nan, inf
+    x[7, ::2], x[8, 1::3] = nan, -inf
+    x[9] = -0.0
+    lowest = np.where(np.isnan(x), -inf, x).max(axis=1)
+    highest = np.where(np.isnan(x), inf, x).min(axis=1)
+    exact = n & (n - 1) == 0 and n > 1  # without masked elements, NaN is the result if there is no number
+    empty = np.isnan(x).all(axis=1)
+    block = max(2, triton.next_power_of_2(n))
+    arrays = {name: np.zeros(10, dtype) for name in ("most", "least", "sums")}
+    for result in both(extremes, (10,), x=x, **arrays, n=n, BLOCK=block):
+        np.testing.assert_array_equal(result["most"], np.where(empty & exact, nan, lowest))
+        np.testing.assert_array_equal(result["least"], np.where(empty & exact, nan, highest * 2))
+        with np.errstate(invalid="ignore"):
+            np.testing.assert_array_equal(result["sums"], x.astype(np.float64).sum(axis=1).astype(dtype))
+
+
+def test_numbers_are_looked_for_only_if_a_maximum_is_its_start():
+    text = source(64, 512)
+    assert "lanes2" not in text.partition("silo_fold_max_float(lanes1)")[2]
+    assert text.count("== -__builtin_inff()") == 1
+
+
 def source(columns: int, vector_bits: int) -> str:
     arguments = {"x": np.zeros((16, columns), np.float32), "out": np.zeros(16, np.float32), "ROWS": 16}
     options = CpuOptions(vector_bits=vector_bits)
@@ -102,7 +210,8 @@ def source(columns: int, vector_bits: int) -> str:
 @pytest.mark.parametrize("vector_bits", [128, 256, 512])
 def test_rows_are_folded_by_halves_where_a_vector_fits(vector_bits):
     lanes = vector_bits // 32
-    assert f"float lanes1[{lanes}]" in source(64, vector_bits)
+    assert f"vector_size({lanes} * sizeof(float))" in source(64, vector_bits)
+    assert "silo_lanes_float lanes1_vector" in source(64, vector_bits)
     assert "reduction(max:" not in source(64, vector_bits)
     assert "silo_fold_max_float" not in source(lanes // 2, vector_bits)
 
@@ -129,3 +238,58 @@ def test_narrow_accumulators_and_short_rows_stay_as_they_are():
         reduce_in_lanes(program, 512)
         assert program.body == before
         assert not program.constants
+
+
+@triton.jit
+def powers_and_sums(x, out, sums, n, TWO: tl.constexpr, BLOCK: tl.constexpr):
+    row, i = tl.program_id(0), tl.arange(0, BLOCK)
+    v = tl.load(x + row * n + i, mask=i < n, other=-float("inf"))
+    powers = tl.exp2(v) if TWO else tl.exp(v)
+    tl.store(out + row * n + i, powers, mask=i < n)
+    tl.store(sums + row, tl.sum(powers, axis=0))
+
+
+@triton.jit
+def powers_alone(x, out, n, TWO: tl.constexpr, BLOCK: tl.constexpr):
+    row, i = tl.program_id(0), tl.arange(0, BLOCK)
+    v = tl.load(x + row * n + i, mask=i < n)
+    tl.store(out + row * n + i, tl.exp2(v) if TWO else tl.exp(v), mask=i < n)
+
+
+@pytest.mark.parametrize("two", [False, True])
+@pytest.mark.parametrize("n", [250, 256])
+def test_functions_of_whole_vectors_have_the_bits_of_those_of_elements(two, n):
+    random = np.random.default_rng(n)
+    x = random.integers(0, 1 << 32, (2000, n), dtype=np.uint64).astype(np.uint32).view(np.float32)
+    x[:1000] = random.uniform(-160, 140, (1000, n))
+    x[1000:1010] = random.uniform(-104, -86, (10, n))  # subnormal results
+    x[0, :12] = [np.inf, -np.inf, np.nan, -np.nan, 0.0, -0.0, 88.72283, 88.7229, 128.0, -103.97, -149.0, 1e38]
+    out, alone = np.zeros_like(x), np.zeros_like(x)
+    arguments = {"n": n, "TWO": two, "BLOCK": 256}
+    run(powers_and_sums, (len(x),), "optimized", x=x, out=out, sums=np.zeros(len(x), np.float32), **arguments)
+    run(powers_alone, (len(x),), "optimized", x=x, out=alone, **arguments)
+    number = ~np.isnan(x)
+    assert np.isnan(out[~number]).all()
+    np.testing.assert_array_equal(out[number].view(np.uint32), alone[number].view(np.uint32))
+
+
+@pytest.mark.parametrize("vector_bits", [128, 256, 512])
+def test_functions_of_whole_vectors_are_called_if_a_vector_is_known(vector_bits):
+    x = np.zeros(64, np.float32)
+    arguments = {"x": x, "out": x.copy(), "sums": x.copy(), "n": 60, "TWO": False, "BLOCK": 64}
+    text = emit_c(module_of(powers_and_sums, arguments), CpuOptions(vector_bits=vector_bits)).source
+    assert ("silo_exp_lanes_f32((void *)" in text) == (vector_bits == 512)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        [Define("int64_t", "t1", "x[i]"), Define("float", "t2", "silo_exp_f32(t3)"), Assign("acc1", "acc1 + t2 + t1")],
+        [Define("float", "t2", "silo_exp_f32(t3)", mutable=True), Assign("acc1", "acc1 + t2")],
+    ],
+)
+def test_values_that_fill_no_vector_keep_functions_of_elements(body):
+    program = loop("64", [Define("float", "t3", "y[i]"), *body])
+    reduce_in_lanes(program, 512)
+    assert "silo_exp_lanes_f32" not in repr(program.body)
+    assert "silo_exp_f32" in repr(program.body)

@@ -8,7 +8,9 @@ pytest.importorskip("triton", reason="kernels are lowered by Triton")
 import triton
 import triton.language as tl
 
-from cpu_samples import MODES, needs_compiler, run
+from cpu_samples import MODES, module_of, needs_compiler, run
+from silo.kinds.triton.cpu.code_options import CpuOptions
+from silo.kinds.triton.cpu.emit.kernel_text import emit_c
 
 pytestmark = [needs_compiler, pytest.mark.parametrize("mode", MODES)]
 
@@ -170,6 +172,48 @@ def test_running_sums_of_every_type_leave_their_source_alone(mode, reverse, dtyp
 
     wanted = np.stack([summed(x * 2), x * 2, summed(np.cumsum(x, 1))]).astype(x.dtype)
     assert out.tobytes() == wanted.tobytes()
+
+
+@triton.jit
+def row_runs(x, out, n, BLOCK: tl.constexpr):
+    """A row from memory to memory, as one pass does it."""
+    row, i = tl.program_id(0) * n, tl.arange(0, BLOCK)
+    tl.store(out + row + i, tl.cumsum(tl.load(x + row + i, mask=i < n, other=0), 0), mask=i < n)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+@pytest.mark.parametrize("n", [1, 7, 8, 15, 16, 33, 63, 64])
+def test_running_sums_from_memory_to_memory(mode, dtype, n):
+    x = np.random.default_rng(n).integers(-9, 9, (3, n)).astype(dtype)
+    x[:, 0] = -0.0
+    out = np.full(3 * n + 8, 77, dtype)
+    run(row_runs, (3,), mode, x=x, out=out, n=n, BLOCK=64)
+    assert out[: 3 * n].tobytes() == np.cumsum(x, 1).astype(dtype).tobytes()
+    assert (out[3 * n :] == 77).all()
+
+
+@pytest.mark.parametrize("distance", [0, 1, 5, 8, 40, 64])
+@pytest.mark.parametrize("forward", [False, True])
+def test_running_sums_of_overlapping_memory_load_before_they_store(mode, distance, forward):
+    n = 40
+    memory = np.random.default_rng(distance).integers(-9, 9, 3 * 64).astype(np.int32)
+    x = memory[64 : 64 + n]
+    out = memory[64 + distance :] if forward else memory[64 - distance :]
+    expected = np.cumsum(x).astype(np.int32)
+    run(row_runs, (1,), mode, x=x, out=out, n=n, BLOCK=64)
+    np.testing.assert_array_equal(out[:n], expected)
+
+
+def test_one_pass_sums_only_what_nothing_else_needs(mode):
+    x = np.zeros((3, 64), np.float32)
+
+    def text(kernel, **arguments):
+        options = CpuOptions(mode=mode, vector_bits=512)
+        return emit_c(module_of(kernel, {"x": x, "out": x.copy(), **arguments}), options).source
+
+    assert ("silo_running_sum_to_f32(t" in text(row_runs, n=40, BLOCK=64)) == (mode == "optimized")
+    assert "silo_running_sum_to_f32(t" not in text(row_runs, n=4, BLOCK=8)  # a row shorter than a vector
+    assert "silo_running_sum_to_f32(t" not in text(sums_and_source, ROWS=1, COLUMNS=64, REVERSE=False)
 
 
 @triton.jit

@@ -134,8 +134,8 @@ def text(kernel, **arguments) -> str:
 def loops_before_the_first_load(source: str) -> list[str]:
     """The headers of the loops round the first vector of a row, from the outermost."""
     kernel = source[source.index("int32_t silo_kernel") :]
-    lines = kernel[: kernel.index("lanes1[16]")].splitlines()
-    depth = lines[-1].index("float")
+    lines = kernel[: kernel.index("lanes1_vector")].splitlines()
+    depth = lines[-1].index("silo_lanes_float")
     found: list[str] = []
     for line in reversed(lines):
         indent = len(line) - len(line.lstrip())

@@ -22,7 +22,7 @@ from silo.kinds.triton.cpu.lower.adjacent_programs import join_adjacent_programs
 from silo.kinds.triton.cpu.lower.half_precision import PIECE, convert_in_blocks
 from silo.kinds.triton.cpu.lower.module_lowering import lower_kernel
 from silo.kinds.triton.cpu.lower.nest_loops import RUN_PRELUDE
-from silo.kinds.triton.cpu.lower.reduction import reduce_in_lanes
+from silo.kinds.triton.cpu.lower.reduction import lanes_of, reduce_in_lanes
 from silo.kinds.triton.front.ssa import Module
 
 __all__ = ["PRELUDE", "EmittedKernel", "emit_c", "emit_supported", "lower"]
@@ -68,6 +68,7 @@ SILO_INLINE int nest_fits(int64_t base, int64_t limit) {
 
 _USUAL = CompileEffort(USUAL)
 _WITHOUT_F16 = 128  # the width in bits of vectors at CPU levels without f16 instructions
+_WITH_MASKS = 512  # the width in bits of vectors at CPU levels that load parts of vectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +117,10 @@ def _lower_supported(module: Module, options: CpuOptions, entry: str) -> tuple[L
     if parts.most > 1:
         program.parts, program.distinct = parts.most, parts.distinct
         uses |= {"lasting"}
-    if options.mode == "optimized" and options.vector_bits > _WITHOUT_F16 and convert_in_blocks(program):
-        uses |= {PIECE}
+    if options.mode == "optimized" and options.vector_bits > _WITHOUT_F16:
+        lanes = lanes_of(options.vector_bits) if options.vector_bits >= _WITH_MASKS else 0
+        if convert_in_blocks(program, lanes):
+            uses |= {PIECE}
     if options.mode == "optimized":
         reduce_in_lanes(program, options.vector_bits)
         join_adjacent_programs(program, module)

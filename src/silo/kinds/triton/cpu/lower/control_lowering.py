@@ -30,6 +30,7 @@ from silo.kinds.triton.cpu.loop_ir import (
     Statement,
 )
 from silo.kinds.triton.cpu.lower.atomic import atomic_call, atomic_mask, volatile_load
+from silo.kinds.triton.cpu.lower.direct_sums import DIRECT_STEPS, lower_direct_sum
 from silo.kinds.triton.cpu.lower.dot import leading_products, lower_dot
 from silo.kinds.triton.cpu.lower.group import lower_group
 from silo.kinds.triton.cpu.lower.index import Index
@@ -302,8 +303,16 @@ class FunctionLowering:
     def steps(self, plan: BlockSchedule) -> None:
         """Lowers every step of ``plan``, in order."""
         transposes: list[NestGroup] = []
-        for step, next_ in zip(plan.steps, [*plan.steps, None][1:], strict=True):
+        lowered = 0  # how many of the steps to come are lowered already
+        for number, step in enumerate(plan.steps):
             self.scope.lifetimes.advance()
+            if lowered:
+                lowered -= 1
+                continue
+            if not transposes and lower_direct_sum(self.scope, plan.steps[number : number + DIRECT_STEPS]):
+                lowered = DIRECT_STEPS - 1
+                continue
+            next_ = plan.steps[number + 1] if number + 1 < len(plan.steps) else None
             if isinstance(step, NestGroup) and _waits(step, next_):
                 transposes.append(step)
                 continue

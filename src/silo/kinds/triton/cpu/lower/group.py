@@ -12,6 +12,7 @@ from silo.kinds.triton.cpu import ops
 from silo.kinds.triton.cpu.analysis.affine import is_structurally_affine
 from silo.kinds.triton.cpu.analysis.value_properties import combining_operation, load_parts, store_parts
 from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, If, LoopBuffer, LoopCall, Statement
+from silo.kinds.triton.cpu.lower.folded_rows import RowOfNest, fold_rows, rows_to_fold
 from silo.kinds.triton.cpu.lower.forms import AffineForms
 from silo.kinds.triton.cpu.lower.index import linear_index
 from silo.kinds.triton.cpu.lower.joined_rows import (
@@ -29,7 +30,7 @@ from silo.kinds.triton.cpu.lower.nest import Nest
 from silo.kinds.triton.cpu.lower.nest_loops import flat_cut
 from silo.kinds.triton.cpu.lower.ordered_nests import lower_ordered
 from silo.kinds.triton.cpu.lower.overlap import safe_to_fuse
-from silo.kinds.triton.cpu.lower.reduction import Accumulation, accumulation
+from silo.kinds.triton.cpu.lower.reduction import FLAG_OF_NUMBERS, Accumulation, accumulation
 from silo.kinds.triton.cpu.lower.streaming import Streaming, streaming_of
 from silo.kinds.triton.cpu.schedule.block_schedule import (
     BufferFill,
@@ -51,6 +52,7 @@ __all__ = ["lower_group"]
 _TURNED_BYTES = (2, 4, 8)
 _TURNED_FROM = 8
 _TURNED_LINES = 16  # rows of four-byte elements that are transposed at a time if a vector is as long as a cache line
+_MOST_REPEATED = 12  # statements of a loop that may be repeated to look for a number among its elements
 _LEAST_ROW_AHEAD = 64  # the fewest bytes of a row for which later rows are prefetched
 _ACCESSES = ATOMICS | {tt.LOAD, tt.STORE}
 
@@ -208,8 +210,12 @@ class _GroupLowering:
             parts = JoinedRows(nest, axis, before, limits, end, values, combined, masked, masked_rows, unmasked)
             loops = nest.outer_loops(join_rows(scope, parts, count, common, single), within=2)
         else:
-            inner = self._inner_loops(fast, streamed, behind, limits, extent, simd=simd)
-            loops = nest.outer_loops([*ahead, *inner])
+            row = self._row(fast, streamed, behind, limits, extent, simd=simd)
+            accumulators = list(self.accumulators.values())
+            if count := rows_to_fold(scope, nest, row, accumulators):
+                loops = nest.outer_loops(fold_rows(scope, nest, row, accumulators, count, ahead), within=2)
+            else:
+                loops = nest.outer_loops([*ahead, *row.before, *row.loops, *row.after])
         for statement in loops:
             scope.emit(statement)
         if self.turned is not None:
@@ -565,11 +571,38 @@ class _GroupLowering:
         for sink, element in rest.repeated:
             name, flag, how = self.accumulators[sink]
             item = how.load.format(element)
+            if how.clause == "+" and item == ops.zero(sink.operation.result.type):
+                continue  # the sum is never -0, because it starts with 0, so that adding 0 changes nothing
             some = f"{first} < {extent}"
             result.append(Assign(name, how.repeat.format(name, item, f"{extent} - {first}"), some))
             if how.flag:
                 result.append(Assign(flag, f"{flag} | ({how.flag.format(item)})", some))
         return result
+
+    def _without_flags(self, fast: list[Statement], start: str, end: str) -> tuple[list[Statement], list[Statement]]:
+        """The statements of the main loop without flags of numbers, and the statements that find these flags later.
+
+        A maximum above its start value is a number, so only the start value requires a look for a number, which ends at
+        the first. The statements stay unchanged if the nest does more than reduce.
+        """
+        late = [
+            (name, flag, how)
+            for name, flag, how in self.accumulators.values()
+            if how.flag == FLAG_OF_NUMBERS and not self.scope.reference
+        ]
+        plain = all(isinstance(statement, Define | Assign) for statement in fast) and len(fast) <= _MOST_REPEATED
+        if not late or not plain or self.nest.runs is not None or len(self.accumulators) != len(self.group.sinks):
+            return fast, []
+        flags = {flag for _, flag, _ in late}
+        unflagged = [
+            statement for statement in fast if not (isinstance(statement, Assign) and statement.target in flags)
+        ]
+        later: list[Statement] = []
+        for name, flag, how in late:
+            look = [statement for statement in fast if not isinstance(statement, Assign) or statement.target == flag]
+            loop = For(self.nest.inner, start, f"({flag} ? {start} : {end})", look, ctype=self.nest.ctype)
+            later.append(If(f"!{flag} && {name} == {how.start}", [loop], [Assign(flag, "1")]))
+        return unflagged, later
 
     def _rest_ends(self, limits: list[str], extent: int) -> str:
         """The C condition under which no element after the limits is stored; "" if no such condition is known.
@@ -598,6 +631,22 @@ class _GroupLowering:
         end: str = "",
     ) -> list[Statement]:
         """The loops over the innermost axis from ``start`` to ``end``; if ``end`` is "", to the axis' extent."""
+        row = self._row(fast, streamed, behind, limits, extent, simd=simd, start=start, end=end)
+        return [*row.before, *row.loops, *row.after]
+
+    def _row(
+        self,
+        fast: list[Statement],
+        streamed: list[Statement],
+        behind: _Behind,
+        limits: list[str],
+        extent: int,
+        *,
+        simd: bool,
+        start: str = "0",
+        end: str = "",
+    ) -> RowOfNest:
+        """The parts of ``_inner_loops``."""
         inner = self.nest.inner
         full_end = end or str(extent)
         before: list[Statement] = []
@@ -624,13 +673,20 @@ class _GroupLowering:
                 remainder += self._rest(behind.plain, limit, full_end, extent, marks)
             else:
                 uniform: list[Statement] = self._rest(behind.one_value, limit, full_end, extent, marks)
+                some = f"{limit} < {full_end}"
                 if behind.fits != "1":
-                    uniform = [If(behind.fits, uniform, self._rest(behind.plain, limit, full_end, extent, marks))]
-                remainder.append(If(f"{limit} < {full_end}", uniform))
+                    others = self._rest(behind.plain, limit, full_end, extent, marks)
+                    if uniform:
+                        uniform = [If(behind.fits, uniform, others)]
+                    else:
+                        remainder.append(If(f"!({behind.fits}) && {some}", others))
+                if uniform:
+                    remainder.append(If(some, uniform))
         else:
             end, remainder = full_end, []
+        unflagged, numbers = self._without_flags(fast, start, end)
         loops: list[Statement] = [
-            For(inner, start, end, fast, ctype=self.nest.ctype, simd=simd, reductions=marks, most=extent)
+            For(inner, start, end, unflagged, ctype=self.nest.ctype, simd=simd, reductions=marks, most=extent)
         ]
         if self.nest.runs is not None:
 
@@ -641,9 +697,9 @@ class _GroupLowering:
         if self.streaming is not None:
             chunks = self.streaming.loops(self.scope, inner, end, streamed, marks)
             loops = [If(self.streaming.condition, chunks, loops)]
-        loops += remainder
-        after = [
+        after = [*remainder, *numbers]
+        after += [
             Assign(self._result_place(sink.operation), how.finish.format(name, flag))
             for sink, (name, flag, how) in self.accumulators.items()
         ]
-        return [*before, *loops, *after]
+        return RowOfNest(before, loops, after)

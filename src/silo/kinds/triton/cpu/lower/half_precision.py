@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, Forever, If, LoopCall, LoopProgram, Statement
 
-__all__ = ["PIECE", "convert_in_blocks"]
+__all__ = ["PIECE", "convert_in_blocks", "converted_loads"]
 
 PIECE = "half_blocks"  # the piece of the C runtime that converts blocks
 _BLOCK = 256  # elements of a block: in f32 they take 1 KiB of the stack
@@ -22,9 +22,13 @@ _SCRATCH = re.compile(r"b\d+")
 _WIDEN, _NARROW = "silo_f16_to_f32", "silo_f32_to_f16"
 
 
-def convert_in_blocks(program: LoopProgram) -> bool:
-    """Cuts those loops of ``program`` into blocks that become faster in this way; returns whether any loop was cut."""
-    state = _State()
+def convert_in_blocks(program: LoopProgram, lanes: int) -> bool:
+    """Cuts those loops of ``program`` into blocks that become faster in this way.
+
+    Returns whether a loop needs the functions that convert f16. Reductions of at least ``lanes`` elements are not cut,
+    because ``reduce_in_lanes`` converts a vector at a time; if ``lanes`` is 0, they are.
+    """
+    state = _State(lanes)
     program.body = _statements(program.body, state)
     for function in program.functions:
         function.body = _statements(function.body, state)
@@ -33,8 +37,9 @@ def convert_in_blocks(program: LoopProgram) -> bool:
 
 @dataclass(slots=True)
 class _State:
-    """A counter for fresh names."""
+    """The lanes of reductions whose loops are not cut (0 if all are cut), and a counter for fresh names."""
 
+    lanes: int
     count: int = 0
 
     def name(self, stem: str) -> str:
@@ -63,8 +68,11 @@ def _blocked(loop: For, state: _State) -> list[Statement]:
     """The loop in blocks; unchanged if it contains more than definitions and assignments, or no f16 to convert."""
     if loop.step != "1" or not all(isinstance(statement, Define | Assign) for statement in loop.body):
         return [loop]
-    loads, stores = _loads(loop), _stores(loop)
+    loads, stores = converted_loads(loop), _stores(loop)
     if not loads and not stores:
+        return [loop]
+    if state.lanes and loop.reductions and not stores and not _is_short(loop, state.lanes):
+        state.count += 1
         return [loop]
     start, count = state.name("block"), state.name("count")
     index = f"{loop.variable} - {start}"
@@ -83,10 +91,11 @@ def _blocked(loop: For, state: _State) -> list[Statement]:
                 body.append(Assign(*texts))
             case _:
                 raise AssertionError(statement)  # callers pass only definitions and assignments
+    most = min(loop.most, _BLOCK) if loop.reductions else 0
     block: list[Statement] = [
         Define("int64_t", count, f"({loop.end}) - {start} < {_BLOCK} ? ({loop.end}) - {start} : {_BLOCK}"),
         *(LoopCall(f"silo_widen_row_f16({wide[name]}, {load} + {start}, {count})") for name, load in loads.items()),
-        For(loop.variable, start, f"{start} + {count}", body, "1", loop.ctype, simd=True, reductions=loop.reductions),
+        replace(loop, start=start, end=f"{start} + {count}", body=body, most=most),
         *(
             LoopCall(f"silo_narrow_row_f16({address} + {start}, {wide[name]}, {count})")
             for name, (address, _) in stores.items()
@@ -107,7 +116,11 @@ def _uses(loop: For) -> Counter[str]:
     return counts
 
 
-def _loads(loop: For) -> dict[str, str]:
+def _is_short(loop: For, lanes: int) -> bool:
+    return loop.end.isdigit() and int(loop.end) < lanes
+
+
+def converted_loads(loop: For) -> dict[str, str]:
     """The names of f16 values that are read in order and only widened, each with the pointer it is read through."""
     uses = _uses(loop)
     texts = [f"{getattr(statement, 'value', '') or ''}" for statement in loop.body]

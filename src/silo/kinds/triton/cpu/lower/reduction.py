@@ -6,16 +6,28 @@ Short loops without reductions are cut into vectors here too, so that their rest
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from silo.kinds.triton.cpu import ops
-from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, Forever, If, LoopProgram, Statement
+from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, Forever, If, LoopCall, LoopProgram, Statement
+from silo.kinds.triton.cpu.lower.half_precision import converted_loads
 from silo.kinds.triton.front.operations import arith
 from silo.kinds.triton.front.operations.cpu.c_types import INTEGERS, NARROW
 from silo.kinds.triton.front.ssa import Operation, Type
 
-__all__ = ["Accumulation", "accumulation", "reduce_in_lanes"]
+__all__ = [
+    "FLAG_OF_NUMBERS",
+    "OPERATOR_NAMES",
+    "VECTOR_CTYPES",
+    "Accumulation",
+    "accumulation",
+    "combined",
+    "joined_with_start",
+    "lanes_of",
+    "reduce_in_lanes",
+]
 
 # ---- Reductions along the innermost loop: an accumulator that the C compiler may split into vector lanes ----
 
@@ -25,6 +37,7 @@ _FLOAT_ORDER: Mapping[str, tuple[str, str, str]] = {
     arith.MINNUMF: ("<", "", "min"),
     arith.MINIMUMF: ("<", "", "min"),
 }
+FLAG_OF_NUMBERS = "{0} == {0}"  # the condition that an element is not NaN
 _SUMS: Mapping[str, tuple[str, str]] = {arith.ADDF: ("+", "0"), arith.MULF: ("*", "1")}
 _BITS: Mapping[str, str] = {arith.ADDI: "+", arith.MULI: "*", arith.ANDI: "&", arith.ORI: "|", arith.XORI: "^"}
 # start values, formatted with the accumulator's type; 0 for other operations
@@ -86,7 +99,7 @@ def accumulation(operation: Operation) -> Accumulation:
     # minimumf, whose result is then NaN), or whether any is a number (for maxnumf and minnumf, whose result is else
     # NaN).
     if name in {arith.MAXNUMF, arith.MINNUMF}:
-        chosen, flag = f"({{1}} ? {{0}} : {nan})", "{0} == {0}"
+        chosen, flag = f"({{1}} ? {{0}} : {nan})", FLAG_OF_NUMBERS
     else:
         chosen, flag = f"({{1}} ? {nan} : {{0}})", "{0} != {0}"
     start = f"{sign}__builtin_inf{suffix}()"
@@ -132,27 +145,44 @@ _LEAST_BODY = 3
 _SHORT_LOOP = 128
 _READ = re.compile(r"\[|(?:^|[(?:]) ?\*")  # matches an array element or a dereferenced pointer
 _OWN = re.compile(r"b[0-9]+\[[i0-9 ()*+]*\]")  # matches an element of scratch memory, by the indices of loops alone
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_VECTOR_CALL = re.compile(r"silo_(exp2?)_f32\((\w+)\)")  # functions that are faster for the lanes of a whole vector
 _CALL = re.compile(r"silo_(?!bf16_to_f32|f16_to_f32)\w+\(")
 # C types of accumulators that are reduced in vector lanes: elements of four bytes fill one vector, of eight bytes two.
 _CTYPES = ("float", "double", "int32_t", "uint32_t", "int64_t", "uint64_t")
+_BYTES: Mapping[str, int] = {ctype: 8 if ctype == "double" or "64" in ctype else 4 for ctype in _CTYPES}
+VECTOR_CTYPES = tuple(ctype for ctype, size in _BYTES.items() if size * 8 == _LANE_BITS)
 # For each operator of OpenMP: the start value of a lane (if "", the accumulator's value). Below, the operator's name
 # and, for max and min, the comparison that chooses.
 _START: Mapping[str, str] = {"+": "0", "*": "1", "|": "0", "^": "0", "&": "-1", "max": "", "min": ""}
-_NAMES: Mapping[str, str] = {"+": "sum", "*": "product", "|": "or", "^": "xor", "&": "and", "max": "max", "min": "min"}
+OPERATOR_NAMES: Mapping[str, str] = {
+    "+": "sum",
+    "*": "product",
+    "|": "or",
+    "^": "xor",
+    "&": "and",
+    "max": "max",
+    "min": "min",
+}
 _ORDER: Mapping[str, str] = {"max": ">", "min": "<"}
 
 
 def reduce_in_lanes(program: LoopProgram, vector_bits: int) -> None:
     """Rewrites the loops of ``program`` that reduce, and short loops of unknown length, to loops over vectors."""
-    state = _State(min(vector_bits, _MOST_BITS) // _LANE_BITS)
+    state = _State(lanes_of(vector_bits))
     program.body = _statements(program.body, state, {})
     for function in program.functions:
         function.body = _statements(function.body, state, {})
     program.constants.extend(state.folds.values())
 
 
+def lanes_of(vector_bits: int) -> int:
+    """The number of partial results that a loop keeps."""
+    return min(vector_bits, _MOST_BITS) // _LANE_BITS
+
+
 class _State:
-    """The number of lanes of a vector, a counter for fresh names, and the C functions that combine lanes."""
+    """The number of lanes of a vector, a counter for fresh names, and the C types and functions of lanes."""
 
     def __init__(self, lanes: int) -> None:
         self.lanes = lanes
@@ -163,9 +193,18 @@ class _State:
         self.count += 1
         return f"{stem}{self.count}"
 
+    def vector(self, ctype: str) -> str:
+        """The name of the C type of a vector of lanes, "" if its lanes do not fill exactly one vector."""
+        if ctype not in VECTOR_CTYPES:
+            return ""
+        name = f"silo_lanes_{ctype}"
+        size = f"vector_size({self.lanes} * sizeof({ctype}))"
+        self.folds.setdefault(name, f"typedef {ctype} {name} __attribute__(({size}, may_alias));")
+        return name
+
     def fold(self, ctype: str, operator: str) -> str:
         """The name of the C function that combines an array of lanes."""
-        name = f"silo_fold_{_NAMES[operator]}_{ctype}"
+        name = f"silo_fold_{OPERATOR_NAMES[operator]}_{ctype}"
         if name not in self.folds:
             self.folds[name] = _fold_text(name, ctype, operator, self.lanes)
         return name
@@ -174,20 +213,47 @@ class _State:
 def _fold_text(name: str, ctype: str, operator: str, lanes: int) -> str:
     """The text of a C function that combines lanes by halves, so that the compiler uses vectors.
 
-    The last pair is combined without a loop.
+    The last steps combine whole vectors of 16 bytes, of which one lane is used: for comparisons of scalars, gcc makes
+    branches that depend on the data.
     """
-    lines = [f"SILO_INLINE {ctype} {name}({ctype} const *lanes) {{"]
+    few = 16 // _BYTES[ctype]
+    vector = f"{name}_vector"
+    both = combined(operator, f"(({ctype} *)&a)[i]", f"(({ctype} *)&b)[i]")
+    lines = [
+        f"typedef {ctype} {vector} __attribute__((vector_size(16), may_alias));",
+        f"SILO_INLINE {vector} {name}_both({vector} a, {vector} b) {{",
+        f"  {vector} c;",
+        f"#pragma omp simd\n  for (int i = 0; i < {few}; i++)\n    (({ctype} *)&c)[i] = {both};",
+        "  return c;",
+        "}",
+        f"SILO_INLINE {ctype} {name}({ctype} const *of) {{",
+        f"  {ctype} lanes[{lanes}];",
+        "  __builtin_memcpy(lanes, of, sizeof lanes);",
+    ]
     source, width = "lanes", lanes // 2
-    while width > 1:
+    while width >= few:
         target = f"to{width}"
-        pair = _combined(operator, f"{source}[i]", f"{source}[i + {width}]")
+        pair = combined(operator, f"{source}[i]", f"{source}[i + {width}]")
         lines.append(f"  {ctype} {target}[{width}];")
         lines.append(f"  for (int i = 0; i < {width}; i++)\n    {target}[i] = {pair};")
         source, width = target, width // 2
-    return "\n".join([*lines, f"  return {_combined(operator, f'{source}[0]', f'{source}[1]')};", "}"])
+    lines.append(f"  {vector} v0;\n  __builtin_memcpy(&v0, {source}, sizeof v0);")
+    step = 0
+    while width:
+        places = ", ".join(str((lane + width) % few) for lane in range(few))
+        turned = f"__builtin_shufflevector(v{step}, v{step}, {places})"
+        lines.append(f"  {vector} const v{step + 1} = {name}_both(v{step}, {turned});")
+        step, width = step + 1, width // 2
+    return "\n".join([*lines, f"  return v{step}[0];", "}"])
 
 
-def _combined(operator: str, left: str, right: str) -> str:
+def joined_with_start(operator: str, accumulator: str, folded: str) -> str:
+    """The C text of an accumulator's value after its combined lanes; lanes may start with the accumulator's value."""
+    return combined(operator, accumulator, folded) if _START[operator] else folded
+
+
+def combined(operator: str, left: str, right: str) -> str:
+    """The C text that combines two partial results."""
     order = _ORDER.get(operator)
     return f"({right} {order} {left} ? {right} : {left})" if order else f"{left} {operator} {right}"
 
@@ -239,6 +305,7 @@ def _in_lanes(loop: For, state: _State, ctypes: Mapping[str, str]) -> list[State
     short = constant and int(loop.end) < lanes
     supported = [ctypes.get(name) in _CTYPES for _, name in loop.reductions]
     if loop.step != "1" or not plain or short or not all(supported):
+        assert not loop.kept, loop
         return [loop]
     if not loop.reductions:
         block = state.name("vector")
@@ -254,19 +321,23 @@ def _in_lanes(loop: For, state: _State, ctypes: Mapping[str, str]) -> list[State
         result.append(Define("int64_t", full_end, _whole_blocks(loop.start, loop.end, lanes)))
     start, wide = _in_several(loop, all_lanes, state, result)
     block, lane = state.name("vector"), state.name("lane")
-    result += [*wide, For(block, start, full_end, [_block(loop, all_lanes, state, block, lane)], str(lanes))]
+    result += [*wide, For(block, start, full_end, _block(loop, all_lanes, state, block, lane), str(lanes))]
     masked = ragged and lanes * _LANE_BITS == _MOST_BITS
     if masked:
         last = _masked_block(loop, all_lanes, state, full_end)
         result += last if constant else [If(f"{full_end} < {loop.end}", last)]
+    if loop.kept:
+        assert masked or not ragged, loop
+        places = dict(loop.kept)
+        for lane_array in all_lanes:
+            place = f"*({state.vector(lane_array.ctype)} *)({places[lane_array.accumulator]})"
+            result.append(Assign(place, f"{lane_array.array}_vector"))
+        return result
     for lane_array in all_lanes:
         folded = f"{state.fold(lane_array.ctype, lane_array.operator)}({lane_array.array})"
-        combined = (
-            folded
-            if not _START[lane_array.operator]
-            else _combined(lane_array.operator, lane_array.accumulator, folded)
+        result.append(
+            Assign(lane_array.accumulator, joined_with_start(lane_array.operator, lane_array.accumulator, folded))
         )
-        result.append(Assign(lane_array.accumulator, combined))
     if ragged and not masked:
         result.append(replace(loop, start=full_end, simd=False, reductions=()))
     # A row without any element needs neither start values for its lanes nor a fold of them.
@@ -282,13 +353,22 @@ def _is_short(loop: For, lanes: int) -> bool:
 
 
 def _started(all_lanes: list[_Lanes], state: _State) -> list[Statement]:
-    """Definitions of the lanes, and loops that set their start values."""
+    """Definitions of the lanes, and statements that set their start values.
+
+    Lanes are a variable of a vector type if they fill one vector, because gcc keeps no array in a register.
+    """
     lane, count = state.name("lane"), str(state.lanes)
     result: list[Statement] = []
     for lane_array in all_lanes:
-        result.append(Define(lane_array.ctype, f"{lane_array.array}[{count}]", None, mutable=True))
         start = _START[lane_array.operator]
         first = f"({lane_array.ctype}){start}" if start else lane_array.accumulator
+        if vector := state.vector(lane_array.ctype):
+            variable = f"{lane_array.array}_vector"
+            # Subtracting zero copies the scalar, also a negative zero, to all lanes.
+            result.append(Define(vector, variable, f"{first} - ({vector}){{0}}", mutable=True))
+            result.append(Define(f"{lane_array.ctype} *", lane_array.array, f"({lane_array.ctype} *)&{variable}"))
+            continue
+        result.append(Define(lane_array.ctype, f"{lane_array.array}[{count}]", None, mutable=True))
         result.append(For(lane, "0", count, [Assign(f"{lane_array.array}[{lane}]", first)], ctype="int32_t"))
     return result
 
@@ -298,12 +378,36 @@ def _whole_blocks(start: str, end: str, size: int) -> str:
     return f"({start}) + (({end}) - ({start})) / {size} * {size}"
 
 
-def _block(loop: For, all_lanes: list[_Lanes], state: _State, first: str, lane: str) -> For:
+def _block(loop: For, all_lanes: list[_Lanes], state: _State, first: str, lane: str) -> list[Statement]:
     """One vector of iterations, beginning with ``first``."""
     # The lane is a 32-bit number, so that each vector of indices takes a single addition.
     own = Define(loop.ctype, loop.variable, f"({loop.ctype})((int32_t){first} + {lane})")
-    body = [own, *_renamed(loop.body, all_lanes, lane)]
-    return For(lane, "0", str(state.lanes), body, ctype="int32_t", simd=True)
+    before, body = _widened(loop, _renamed(loop.body, all_lanes, lane), state, lane, first, "")
+    return [*before, *_lane_loops([own], body, state, lane)]
+
+
+def _widened(
+    loop: For, body: list[Statement], state: _State, lane: str, first: str, count: str
+) -> tuple[list[Statement], list[Statement]]:
+    """Statements that convert the f16 of one vector, of ``count`` elements unless "", and ``body`` using the results.
+
+    ``first`` is the index of the first element.
+    """
+    loads = converted_loads(loop) if state.lanes * _LANE_BITS == _MOST_BITS else {}
+    before: list[Statement] = []
+    for name, pointer in loads.items():
+        array, vector = state.name("wide"), state.vector("float")
+        function = f"silo_widen_{'some' if count else 'lanes'}_f16"
+        before.append(Define(vector, f"{array}_vector", None, mutable=True))
+        before.append(Define("float *", array, f"(float *)&{array}_vector"))
+        before.append(LoopCall(f"{function}((void *)&{array}_vector, {pointer} + {first}{count and f', {count}'})"))
+        call = f"silo_f16_to_f32({name})"
+        body = [
+            _with_texts(statement, lambda text, call=call, array=array: text.replace(call, f"{array}[{lane}]"))
+            for statement in body
+            if not (isinstance(statement, Define) and statement.name == name)
+        ]
+    return before, body
 
 
 def _masked_block(loop: For, all_lanes: list[_Lanes], state: _State, first: str) -> list[Statement]:
@@ -316,12 +420,14 @@ def _masked_block(loop: For, all_lanes: list[_Lanes], state: _State, first: str)
     lanes = {f"{lane_array.array}[{lane}]" for lane_array in all_lanes}
     # If the loop counts from 0 to a multiple of the lanes, its vectors fill whole rows of scratch memory.
     filled = loop.start == "0" and loop.most > 0 and loop.most % state.lanes == 0
-    body: list[Statement] = [
+    head = [
         # A 64-bit sum: gcc does not vectorise a masked load whose index may wrap.
         Define(loop.ctype, loop.variable, f"({loop.ctype})({first} + {lane})"),
         Define("int32_t", on, f"{lane} < {remaining}"),
     ]
-    for statement in _renamed(loop.body, all_lanes, lane):
+    body: list[Statement] = []
+    before, widened = _widened(loop, _renamed(loop.body, all_lanes, lane), state, lane, first, remaining)
+    for statement in widened:
         match statement:
             case Define(_, _, value) if filled and value is not None and _OWN.fullmatch(value):
                 body.append(statement)
@@ -336,8 +442,91 @@ def _masked_block(loop: For, all_lanes: list[_Lanes], state: _State, first: str)
                 body.append(statement)
     return [
         Define("int32_t", remaining, f"(int32_t)(({loop.end}) - {first})"),
-        For(lane, "0", str(state.lanes), body, ctype="int32_t", simd=True),
+        *before,
+        *_lane_loops(head, body, state, lane),
     ]
+
+
+def _lane_loops(head: list[Define], body: list[Statement], state: _State, lane: str) -> list[Statement]:
+    """The loop over the lanes of one vector: several loops if there are functions of whole vectors between them.
+
+    ``head`` defines values of a lane that each of these loops computes again.
+    """
+
+    def loop(statements: list[Statement]) -> For:
+        return For(lane, "0", str(state.lanes), [*head, *statements], ctype="int32_t", simd=True)
+
+    calls = [_of_vectors(statement) if state.lanes * _LANE_BITS == _MOST_BITS else None for statement in body]
+    if not any(calls):
+        return [loop(body)]
+    number_of_call = list(accumulate((call is not None for call in calls), initial=0))
+    defined = {one.name: (number_of_call[at], one) for at, one in enumerate(body) if isinstance(one, Define)}
+    passed: dict[str, str] = {}  # for a value that a later loop uses: its lanes
+    for at, statement in enumerate(body):
+        for name in set(_WORD.findall(" ".join(_texts(statement)))) & defined.keys():
+            part, one = defined[name]
+            if calls[at] is None and part == number_of_call[at] and _of_vectors(one) is None:
+                continue
+            if one.ctype not in VECTOR_CTYPES or one.mutable:
+                return [loop(body)]
+            passed.setdefault(name, state.name("passed"))
+    result: list[Statement] = []
+    for name, array in passed.items():
+        ctype = defined[name][1].ctype
+        vector = state.vector(ctype)
+        result.append(Define(vector, f"{array}_vector", None, mutable=True))
+        result.append(Define(f"{ctype} *", array, f"({ctype} *)&{array}_vector"))
+    word = re.compile(rf"\b(?:{'|'.join(map(re.escape, passed))})\b")
+    statements: list[Statement] = []
+    for at, statement in enumerate(body):
+        call = calls[at]
+        if call is not None:
+            assert isinstance(statement, Define)
+            function, argument = call
+            if statements:
+                result.append(loop(statements))
+            statements = []
+            if statement.name in passed:
+                to = f"{passed[statement.name]}_vector"
+                result.append(LoopCall(f"{function}((void *)&{to}, (void const *)&{passed[argument]}_vector)"))
+            continue
+        elsewhere = {
+            name: f"{array}[{lane}]"
+            for name, array in passed.items()
+            if defined[name][0] != number_of_call[at] or _of_vectors(defined[name][1]) is not None
+        }
+        statements.append(
+            _with_texts(statement, lambda text, own=elsewhere: word.sub(lambda m: own.get(m[0], m[0]), text))
+        )
+        if isinstance(statement, Define) and statement.name in passed:
+            statements.append(Assign(f"{passed[statement.name]}[{lane}]", statement.name))
+    return [*result, loop(statements)] if statements else result
+
+
+def _of_vectors(statement: Statement) -> tuple[str, str] | None:
+    """The function of a whole vector that computes this value for all lanes, and its argument; None without one."""
+    match = _VECTOR_CALL.fullmatch(statement.value or "") if isinstance(statement, Define) else None
+    return (f"silo_{match[1]}_lanes_f32", match[2]) if match is not None else None
+
+
+def _texts(statement: Statement) -> list[str]:
+    match statement:
+        case Define(_, _, value):
+            return [value or ""]
+        case Assign(target, value, condition):
+            return [target, value, condition]
+        case _:
+            raise AssertionError(statement)  # callers pass only definitions and assignments
+
+
+def _with_texts(statement: Statement, text: Callable[[str], str]) -> Statement:
+    match statement:
+        case Define(ctype, name, value, mutable):
+            return Define(ctype, name, value and text(value), mutable)
+        case Assign(target, value, condition):
+            return Assign(text(target), text(value), text(condition))
+        case _:
+            raise AssertionError(statement)  # callers pass only definitions and assignments
 
 
 def _in_several(
@@ -357,14 +546,14 @@ def _in_several(
         before += _started(sets[-1], state)
     end, block, lane = state.name("whole"), state.name("vector"), state.name("lane")
     before.append(Define("int64_t", end, _whole_blocks(loop.start, loop.end, size)))
-    blocks: list[Statement] = [
-        _block(loop, own, state, f"({block} + {number * state.lanes})", lane) for number, own in enumerate(sets)
-    ]
+    blocks: list[Statement] = []
+    for number, own in enumerate(sets):
+        blocks += _block(loop, own, state, f"({block} + {number * state.lanes})", lane)
     joined: list[Statement] = []
     for index, lane_array in enumerate(all_lanes):
         names = [f"{own[index].array}[{lane}]" for own in sets]
         while len(names) > 1:
-            names = [f"({_combined(lane_array.operator, *pair)})" for pair in zip(names[::2], names[1::2], strict=True)]
+            names = [f"({combined(lane_array.operator, *pair)})" for pair in zip(names[::2], names[1::2], strict=True)]
         target = f"{lane_array.array}[{lane}]"
         joined.append(For(lane, "0", str(state.lanes), [Assign(target, names[0])], ctype="int32_t", simd=True))
     return end, [For(block, loop.start, end, blocks, str(size)), *joined]
@@ -380,13 +569,4 @@ def _renamed(body: list[Statement], all_lanes: list[_Lanes], lane: str) -> list[
     def text(given: str) -> str:
         return word.sub(lambda found: places[found.group()], given)
 
-    result: list[Statement] = []
-    for statement in body:
-        match statement:
-            case Define(ctype, name, value, mutable):
-                result.append(Define(ctype, name, value and text(value), mutable))
-            case Assign(target, value, condition):
-                result.append(Assign(text(target), text(value), text(condition)))
-            case _:
-                raise AssertionError(statement)  # callers pass only definitions and assignments
-    return result
+    return [_with_texts(statement, text) for statement in body]

@@ -1,8 +1,8 @@
-/* Prefetching for tiles whose rows do not follow one another in memory: the CPU's own prefetching
- * ends with each row, so the cache lines of a later row are prefetched while the current one is
+/* Prefetching for tiles whose rows are a page of memory or more apart: the CPU's own prefetching
+ * ends with each page, so the cache lines of a later row are prefetched while the current one is
  * read. Prefetching past the last row of a tile is worth it if the previous tile ended where this
  * one begins. */
-enum { SILO_AHEAD_LINE = 64, SILO_AHEAD_BYTES = 8192, SILO_AHEAD_LEAST = 1024 };
+enum { SILO_AHEAD_LINE = 64, SILO_AHEAD_BYTES = 8192, SILO_AHEAD_LEAST = 4096 };
 
 typedef struct {
     char const *next; /* the address at which the next tile would begin */

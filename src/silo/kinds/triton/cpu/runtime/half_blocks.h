@@ -51,3 +51,33 @@ SILO_APART void silo_narrow_row_f16(uint16_t *to, const float *from, int64_t cou
     for (; i < count; i++)
         to[i] = silo_f32_to_f16(from[i]);
 }
+
+#if SILO_VECTOR_BITS == 512
+/* The sixteen lanes of a vector, or as many elements as there are (fewer than sixteen), and zeros.
+ */
+typedef float silo_widened_lanes __attribute__((vector_size(64), may_alias));
+
+#if defined(__AVX512BW__) && defined(__AVX512VL__) && !defined(__clang__)
+SILO_INLINE void silo_widen_lanes_f16(silo_widened_lanes *to, const uint16_t *from) {
+    silo_half16 half;
+    __builtin_memcpy(&half, from, sizeof half);
+    *to = __builtin_ia32_vcvtph2ps512_mask(half, (silo_wide16){0}, (short)-1, 4);
+}
+
+SILO_INLINE void silo_widen_some_f16(silo_widened_lanes *to, const uint16_t *from, int32_t count) {
+    silo_half16 half = __builtin_ia32_loaddquhi256_mask((const short *)from, (silo_half16){0},
+                                                        (uint16_t)((1u << count) - 1u));
+    *to = __builtin_ia32_vcvtph2ps512_mask(half, (silo_wide16){0}, (short)-1, 4);
+}
+#else
+SILO_INLINE void silo_widen_lanes_f16(silo_widened_lanes *to, const uint16_t *from) {
+    for (int32_t i = 0; i < 16; i++)
+        ((float *)to)[i] = silo_f16_to_f32(from[i]);
+}
+
+SILO_INLINE void silo_widen_some_f16(silo_widened_lanes *to, const uint16_t *from, int32_t count) {
+    for (int32_t i = 0; i < 16; i++)
+        ((float *)to)[i] = i < count ? silo_f16_to_f32(from[i]) : 0.0f;
+}
+#endif
+#endif

@@ -22,8 +22,20 @@ enum { SILO_SUMS_LANES_f32 = SILO_VECTOR_BYTES / (int)sizeof(float) };
 #define SILO_SUMS_LAST_f32(i, k) (SILO_SUMS_LANES_f32 - 1)
 #define SILO_SUMS_FIRST_f32(i, k) 0
 
-SILO_INLINE void silo_sums_f32_of(float *x, int64_t n, const int reverse) {
+/* The cumulative sums of the elements of one vector. */
+SILO_INLINE silo_sums_f32 silo_sums_of_vector_f32(silo_sums_f32 v, const int reverse) {
     const silo_sums_f32 nothing = SILO_SUMS_NOTHING_f32 - (silo_sums_f32){0};
+    v += reverse ? SILO_SUMS_DOWN_f32(v, 1) : SILO_SUMS_UP_f32(v, 1);
+    if (SILO_SUMS_LANES_f32 > 2)
+        v += reverse ? SILO_SUMS_DOWN_f32(v, 2) : SILO_SUMS_UP_f32(v, 2);
+    if (SILO_SUMS_LANES_f32 > 4)
+        v += reverse ? SILO_SUMS_DOWN_f32(v, 4) : SILO_SUMS_UP_f32(v, 4);
+    if (SILO_SUMS_LANES_f32 > 8)
+        v += reverse ? SILO_SUMS_DOWN_f32(v, 8) : SILO_SUMS_UP_f32(v, 8);
+    return v;
+}
+
+SILO_INLINE void silo_sums_f32_of(float *x, int64_t n, const int reverse) {
     if (n < SILO_SUMS_LANES_f32) {
         float sum = SILO_SUMS_NOTHING_f32;
         for (int64_t i = 0; i < n; i++) {
@@ -32,17 +44,10 @@ SILO_INLINE void silo_sums_f32_of(float *x, int64_t n, const int reverse) {
         }
         return;
     }
-    silo_sums_f32 carry = nothing;
+    silo_sums_f32 carry = SILO_SUMS_NOTHING_f32 - (silo_sums_f32){0};
     for (int64_t done = 0; done < n; done += SILO_SUMS_LANES_f32) {
         float *place = x + (reverse ? n - SILO_SUMS_LANES_f32 - done : done);
-        silo_sums_f32 v = *(silo_sums_f32 *)place;
-        v += reverse ? SILO_SUMS_DOWN_f32(v, 1) : SILO_SUMS_UP_f32(v, 1);
-        if (SILO_SUMS_LANES_f32 > 2)
-            v += reverse ? SILO_SUMS_DOWN_f32(v, 2) : SILO_SUMS_UP_f32(v, 2);
-        if (SILO_SUMS_LANES_f32 > 4)
-            v += reverse ? SILO_SUMS_DOWN_f32(v, 4) : SILO_SUMS_UP_f32(v, 4);
-        if (SILO_SUMS_LANES_f32 > 8)
-            v += reverse ? SILO_SUMS_DOWN_f32(v, 8) : SILO_SUMS_UP_f32(v, 8);
+        const silo_sums_f32 v = silo_sums_of_vector_f32(*(silo_sums_f32 *)place, reverse);
         /* The total does not include the carry, so the next carry waits only for this one, and not
          * for the sums of the vector. */
         const silo_sums_f32 total =
@@ -50,6 +55,30 @@ SILO_INLINE void silo_sums_f32_of(float *x, int64_t n, const int reverse) {
                     : __builtin_shufflevector(v, v, SILO_LANES_OF_4(SILO_SUMS_LAST_f32, 0));
         *(silo_sums_f32 *)place = v + carry;
         carry += total;
+    }
+}
+
+/* Writes the sums of n elements to `to`, which is `from` or does not overlap it. The additions are
+ * the same as in silo_running_sum_f32 for a row that begins with these elements. */
+static __attribute__((noinline, unused)) void silo_running_sum_to_f32(float *to, const float *from,
+                                                                      int64_t n) {
+    silo_sums_f32 carry = SILO_SUMS_NOTHING_f32 - (silo_sums_f32){0};
+    int64_t done = 0;
+    for (; done + SILO_SUMS_LANES_f32 <= n; done += SILO_SUMS_LANES_f32) {
+        const silo_sums_f32 v = silo_sums_of_vector_f32(*(const silo_sums_f32 *)(from + done), 0);
+        *(silo_sums_f32 *)(to + done) = v + carry;
+        carry += __builtin_shufflevector(v, v, SILO_LANES_OF_4(SILO_SUMS_LAST_f32, 0));
+    }
+    if (done < n) {
+        float part[SILO_SUMS_LANES_f32];
+        silo_sums_f32 v;
+        for (int64_t i = 0; i < SILO_SUMS_LANES_f32; i++)
+            part[i] = done + i < n ? from[done + i] : SILO_SUMS_NOTHING_f32;
+        __builtin_memcpy(&v, part, sizeof v);
+        v = silo_sums_of_vector_f32(v, 0) + carry;
+        __builtin_memcpy(part, &v, sizeof v);
+        for (int64_t i = 0; done + i < n; i++)
+            to[done + i] = part[i];
     }
 }
 
