@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from silo.kinds.triton.cpu.analysis.used_elements import seen_masks
-from silo.kinds.triton.cpu.analysis.value_properties import constant_scalar, load_parts, loaded_by
+from silo.kinds.triton.cpu.analysis.value_properties import constant_scalar, load_parts, loaded_by, scalar_source
 from silo.kinds.triton.cpu.loop_ir import Assign, Break, Define, For, Forever, If, LoopBuffer, LoopCall, Statement
 from silo.kinds.triton.cpu.lower.forms import AffineForms, view_axes
 from silo.kinds.triton.cpu.lower.group import lower_group
@@ -114,7 +114,12 @@ _ITEM_BYTES = {"f64": 8}
 _THIN = frozenset({"f32", "bf16", "f16"})
 _DIRECT = frozenset({"f32", "f64"})  # types that are multiplied without conversion
 _MOST_ROWS = 16  # the most rows of an accumulator block
-_PACKED = {"bf16": ("SILO_UNIT_TILE_BF16", "SILO_UNIT_BF16", 2), "i8": ("SILO_UNIT_TILE_I8", "SILO_UNIT_VNNI", 4)}
+# For each type that is multiplied in words of several elements: the units for that, and the elements of a word.
+_PACKED = {
+    "bf16": ("SILO_UNIT_TILE_BF16", "SILO_UNIT_BF16", 2),
+    "f16": ("SILO_UNIT_TILE_BF16", "", 2),
+    "i8": ("SILO_UNIT_TILE_I8", "SILO_UNIT_VNNI", 4),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +134,7 @@ class _Place:
     def tile(self, batch: str) -> str:
         """The last two axes as the runtime's ``silo_tile``; of three axes, ``batch`` is the index along the first."""
         at = self.pointer if len(self.strides) == 2 else f"{self.pointer} + {batch} * {self.strides[0]}"
-        return f"(silo_tile){{{at}, {self.strides[-2]}, {self.strides[-1]}}}"
+        return f"(silo_tile){{{at}, {self.strides[-2]}, {self.strides[-1]}, 0}}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +151,7 @@ class _Shape:
     fresh: bool
     part: bool  # whether a call passes the numbers of used rows and columns
     either: bool = False  # whether the left operand may be packed instead of the right one
+    turned: bool = False  # whether the operands are exchanged
 
 
 def lower_dot(scope: LoweringScope, step: DotStep) -> None:
@@ -264,8 +270,25 @@ def leading_products(
     scope.lifetimes.touch(target)
     with scope.collecting() as product:
         panels = keep_panels(scope, left, right, operation.result.type)
-        _call(scope, operation.result.type, depth, length, starts, "0", target.name, kept=panels, seen=seen_extents)
+        _call(
+            scope,
+            operation.result.type,
+            depth,
+            length,
+            starts,
+            "0",
+            target.name,
+            fresh=_begins_at_zero(loop_operation, step.target),
+            kept=panels,
+            seen=seen_extents,
+        )
     scope.emit(If(f"{length} > 0", product))
+
+
+def _begins_at_zero(loop: Operation, sums: Value) -> bool:
+    """Whether all elements of ``sums``, an argument of the loop's body, are zero before the loop."""
+    source = scalar_source(loop.operands[2 + sums.index])
+    return source is not None and constant_scalar(source) == 0
 
 
 def _round(operation: Operation) -> Operation:
@@ -492,7 +515,8 @@ def _call(
     longest = max(rows, columns) if pair else rows
     filled = max(longest, 16) * 2 if packed else _MOST_ROWS if in_place else longest
     lead = None if in_place and seen is None and not pair else _work(scope, real, filled * DOT_DEPTH_BYTES, item)
-    panels = kept.buffer if kept else _work(scope, real, width * DOT_DEPTH_BYTES, item)
+    parts = 2 if packed == "f16" else 1
+    panels = kept.buffer if kept else _work(scope, real, width * DOT_DEPTH_BYTES * parts, item)
     scope.lifetimes.touch(panels)
     sums = into
     total = "int32_t" if kind == "i8" else real
@@ -514,11 +538,12 @@ def _slots(scope: LoweringScope, step: DotStep, depth: int, places: list[_Place]
     left, right = places
     if not right.copy:
         return None
-    packed = left.element == right.element == "bf16" and _may_pack(scope, "bf16", depth)
+    packed = left.element if left.element == right.element and _may_pack(scope, left.element, depth) else ""
     copied = f"{right.pointer} == {right.copy}"
     # If the operand is multiplied without conversion, contiguous rows need no packing: they already are vectors.
     unless = f"{right.strides[-1]} == 1" if right.element in _DIRECT else ""
-    return slots_of(scope, step.operation, right.tile("0"), copied, 2 if packed else 1, unless)
+    share, parts = {"bf16": (2, 1), "f16": (2, 2)}.get(packed, (1, 1))
+    return slots_of(scope, step.operation, right.tile("0"), copied, (share, parts), unless)
 
 
 def _product(scope: LoweringScope, shape: _Shape, real: str, total: str) -> str:
@@ -526,6 +551,7 @@ def _product(scope: LoweringScope, shape: _Shape, real: str, total: str) -> str:
     kind, left, right, packed = shape.kind, shape.left, shape.right, shape.packed
     name = f"silo_product_{left}_{right}_{shape.rows}x{shape.columns}" + ("_packed" if packed else "")
     name += ("_fresh" if shape.fresh else "") + ("_part" if shape.part else "") + ("_either" if shape.either else "")
+    name += "_turned" if shape.turned and packed == "f16" else ""
     width = max(shape.columns, shape.lanes)
     sizes = [str(shape.rows), "m" if shape.part else str(shape.rows), str(width)]
     sizes += ["n" if shape.part else str(shape.columns), "k"]
@@ -540,12 +566,14 @@ def _product(scope: LoweringScope, shape: _Shape, real: str, total: str) -> str:
         general = [*sizes, "a", reader, "b", f"silo_dot_right_{right}", near, "c", before, *blocks, *tail]
         body = f"  silo_dot_{kind}({', '.join(general)});\n"
     if packed:
-        scope.pieces.add(f"dot_packed_{packed}")
+        scope.pieces.add("dot_two" if packed == "f16" else f"dot_packed_{packed}")
         tiles, vectors, _ = _PACKED[packed]
+        units = [f"units & {tiles}", f"units & {vectors}"] if vectors else [str(int(shape.turned))]
         words = ["(uint32_t *)left", "(uint32_t *)right", "kept", "room"]
-        special = [f"units & {tiles}", f"units & {vectors}", *sizes, "a", "b", "c", before, *words]
-        call = f"silo_dot_packed_{packed}({', '.join(special)});\n"
-        test = f"  if (units & ({tiles} | {vectors})) {{\n    {call}    return;\n  }}\n" if body else f"  {call}"
+        special = [*units, *sizes, "a", "b", "c", before, *words]
+        call = f"silo_dot_{'two' if packed == 'f16' else f'packed_{packed}'}({', '.join(special)});\n"
+        either = f"({tiles} | {vectors})" if vectors else tiles
+        test = f"  if (units & {either}) {{\n    {call}    return;\n  }}\n" if body else f"  {call}"
         body = f"  const int units = silo_units();\n{test}{body}"
     head = f"static __attribute__((noinline)) void {name}(int64_t k, silo_tile a, silo_tile b, {total} *c,"
     part = ", int64_t m, int64_t n" if shape.part else ""
@@ -574,7 +602,6 @@ def _thin(scope: LoweringScope, shape: _Shape) -> str:
 
 def _packing_left(scope: LoweringScope, shape: _Shape, real: str, total: str) -> str:
     """The first lines of a product: if packing the left operand pays, they multiply the transposes in reverse order."""
-    assert not shape.fresh, "only the leading rounds of a loop keep panels of either side"
     m, n = ("m", "n") if shape.part else (str(shape.rows), str(shape.columns))
     turned = replace(
         shape,
@@ -584,12 +611,14 @@ def _packing_left(scope: LoweringScope, shape: _Shape, real: str, total: str) ->
         columns=shape.rows,
         part=True,
         either=False,
+        turned=True,
     )
     product = _product(scope, turned, real, total)
-    tiles = "(silo_tile){b.at, b.column, b.row}, (silo_tile){a.at, a.column, a.row}"
+    tiles = "(silo_tile){b.at, b.column, b.row, b.next}, (silo_tile){a.at, a.column, a.row, a.next}"
+    sums = "" if shape.fresh else f"    silo_turn_sums(c, {m}, {n}, {shape.columns}, turned, {shape.rows});\n"
     return (
-        f"  if (silo_packs_left(pair, kept, a, b, k, {m}, {n})) {{\n"
-        f"    silo_turn_sums(c, {m}, {n}, {shape.columns}, turned, {shape.rows});\n"
+        f"  if (silo_packs_left(pair, kept, &a, &b, k, {m}, {n})) {{\n"
+        f"{sums}"
         f"    {product}(k, {tiles}, turned, left, right, kept, room, {n}, {m});\n"
         f"    silo_turn_sums(turned, {n}, {m}, {shape.rows}, c, {shape.columns});\n"
         "    return;\n  }\n"
@@ -600,11 +629,11 @@ def _may_pack(scope: LoweringScope, element: str, depth: int) -> bool:
     """Whether elements may be multiplied in packed words of several elements.
 
     Packed words need instructions that the CPU may have beyond its level; for bf16 the level's own instructions
-    suffice.
+    suffice. Words of f16 need matrix tiles.
     """
     if scope.options.vector_bits != 512 or element not in _PACKED or depth % _PACKED[element][2]:
         return False
-    return element == "bf16" or scope.options.dot_units > 0
+    return element == "bf16" or scope.options.dot_units > (1 if element == "f16" else 0)
 
 
 def _blocks(scope: LoweringScope, kind: str, rows: int, vectors: int, *, narrow: bool) -> list[str]:

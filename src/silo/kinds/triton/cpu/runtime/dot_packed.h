@@ -63,7 +63,7 @@ SILO_APART void silo_pack_KIND(silo_tile from, int64_t first, int64_t depth, int
 SILO_APART const ITEM *silo_turn_KIND(silo_tile from, int64_t first, int64_t depth, int64_t words,
                                       int64_t rows, uint32_t *work) {
     const int64_t filled = (rows + 15) / 16 * 16;
-    const silo_tile turned = {from.at, from.column, from.row};
+    const silo_tile turned = {from.at, from.column, from.row, 0};
     uint32_t *to = work + filled * words;
     if (from.column == 1) { /* contiguous: rows are copied and padded with zeros */
         ITEM *row = (ITEM *)(void *)work;
@@ -84,6 +84,23 @@ SILO_APART const ITEM *silo_turn_KIND(silo_tile from, int64_t first, int64_t dep
     return (const ITEM *)(const void *)to;
 }
 
+/* Copies rows of `depth` contiguous items as matrix tiles, which are as wide as a line of memory:
+ * of 16 rows the first lines, then their second lines, up to `words` words, a multiple of 16. Rows
+ * up to the next multiple of 16, and items beyond the last, are 0. */
+SILO_APART const ITEM *silo_line_up_KIND(silo_tile from, int64_t first, int64_t depth,
+                                         int64_t words, int64_t rows, uint32_t *to) {
+    const int64_t filled = (rows + 15) / 16 * 16;
+    for (int64_t i = 0; i < filled; i++) {
+        const char *row =
+            (const char *)((const ITEM *)from.at + first + (i < rows ? i : 0) * from.row);
+        uint32_t *line = to + i / 16 * 16 * words + i % 16 * 16;
+        int64_t bytes = i < rows ? depth * (int64_t)sizeof(ITEM) : 0;
+        for (int64_t q = 0; q < words; q += 16, row += 64, bytes -= 64, line += 256)
+            silo_copy_some(row, bytes, line);
+    }
+    return (const ITEM *)(const void *)to;
+}
+
 /* ---- matrix tiles: 2 x 2 tiles of 16 x 16 sums stay in registers */
 
 typedef struct {
@@ -92,10 +109,13 @@ typedef struct {
     uint8_t rows[16];
 } silo_shape_KIND;
 
+/* Rows of tiles of `a` are a_row items apart, and tiles a_step along the depth and a_next along the
+ * rows. 16 rows of `ahead`, `ahead_row` bytes apart, are prefetched into the second-level cache. */
 SILO_INLINE void silo_tiles_block_KIND(int64_t words, int64_t step, const ITEM *a, int64_t a_row,
-                                       int64_t a_next, const uint32_t *b, int64_t b_next, TOTAL *c,
-                                       int64_t c_next, int64_t ldc, int fresh, int two_rows,
-                                       int two_columns) {
+                                       int64_t a_step, int64_t a_next, const uint32_t *b,
+                                       int64_t b_next, TOTAL *c, int64_t c_next, int64_t ldc,
+                                       int fresh, int two_rows, int two_columns, const char *ahead,
+                                       int64_t ahead_row) {
     const int64_t a_bytes = a_row * (int64_t)sizeof(ITEM), c_bytes = ldc * 4, b_bytes = 64;
     if (fresh) {
         __asm__ volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3"
@@ -120,7 +140,11 @@ SILO_INLINE void silo_tiles_block_KIND(int64_t words, int64_t step, const ITEM *
                              : "r"(c + c_next + 16), "r"(c_bytes)
                              : "memory");
     }
-    for (int64_t q = 0; q < words; q += step, a += step * SILO_SHARE_KIND, b += step * 16) {
+    for (int64_t q = 0; q < words; q += step, a += a_step, b += step * 16) {
+        if (ahead)
+#pragma GCC unroll 16
+            for (int i = 0; i < 16; i++)
+                __builtin_prefetch(ahead + i * ahead_row + 4 * q, 0, 2);
         __asm__ volatile("tileloadd (%0,%1,1), %%tmm6\n\ttileloadd (%2,%3,1), %%tmm4\n\t"
                          "MULTIPLY %%tmm6, %%tmm4, %%tmm0"
                          :
@@ -230,15 +254,22 @@ SILO_APART void silo_vectors_rows_KIND(int64_t m, int64_t n, int64_t words, cons
     }
 }
 
+/* The rows of `a` are a_row items apart, or with `lined` as silo_line_up_KIND writes them. The
+ * first columns of sums prefetch one half of the rows of `ahead`, the second columns the other
+ * half. */
 SILO_APART void silo_tiles_rows_KIND(int64_t rows, int64_t m, int64_t n, int64_t words,
-                                     int64_t step, const ITEM *a, int64_t a_row, const uint32_t *b,
-                                     TOTAL *c, int64_t ldc, int fresh) {
-    const int64_t b_next = words * 16;
+                                     int64_t step, const ITEM *a, int64_t a_row, int lined,
+                                     const uint32_t *b, TOTAL *c, int64_t ldc, int fresh,
+                                     const char *ahead, int64_t ahead_row) {
+    const int64_t b_next = words * 16, line = 16 * SILO_SHARE_KIND;
+    const int64_t a_step = lined ? 16 * line : step * SILO_SHARE_KIND;
+    const int64_t each = lined ? words * SILO_SHARE_KIND : a_row;
     for (int64_t j = 0; j < n; j += 32)
         for (int64_t i = 0; i < m; i += 2 * rows)
-            silo_tiles_block_KIND(words, step, a + i * a_row, a_row, rows * a_row, b + j * words,
-                                  b_next, c + i * ldc + j, rows * ldc, ldc, fresh, i + rows < m,
-                                  j + 16 < n);
+            silo_tiles_block_KIND(words, step, a + i * each, lined ? line : a_row, a_step,
+                                  rows * each, b + j * words, b_next, c + i * ldc + j, rows * ldc,
+                                  ldc, fresh, i + rows < m, j + 16 < n,
+                                  j < 64 && ahead ? ahead + (i + j / 2) * ahead_row : 0, ahead_row);
 }
 
 /* Computes the product with matrix tiles or vectors, whichever the CPU has. If k is not a multiple
@@ -261,6 +292,7 @@ SILO_APART void silo_dot_packed_KIND(const int tiles, const int own, int64_t mos
      * again. Then the rows are copied to aligned memory first. */
     const int split =
         filled > 32 && (((uint64_t)a.at | (uint64_t)a.row * sizeof(ITEM)) % 64) && step == 16;
+    const char *ahead = a.column == 1 ? (const char *)a.next : 0;
     if (tiles) {
         silo_shape_KIND shape = {1, 0, {0}, {0}, {0}};
         for (int i = 0; i < 8; i++) {
@@ -276,16 +308,19 @@ SILO_APART void silo_dot_packed_KIND(const int tiles, const int own, int64_t mos
         const int starts = fresh && !p;
         const ITEM *from = (const ITEM *)a.at + first;
         int64_t a_row = a.row;
+        int lined = 0;
         if ((tiles || own) && (a.column != 1 || items < wanted || (tiles && (m % high || split)))) {
-            from = silo_turn_KIND(a, first, items, depth, m, left_work);
+            lined = tiles && a.column == 1 && step == 16;
+            from = lined ? silo_line_up_KIND(a, first, items, depth, m, left_work)
+                         : silo_turn_KIND(a, first, items, depth, m, left_work);
             a_row = wanted;
         }
         uint32_t *panels = right_work + (whole ? p * filled : 0);
         if (!made)
             silo_pack_KIND(b, first, items, depth, columns, panels);
         if (tiles)
-            silo_tiles_rows_KIND(high, m, filled, depth, step, from, a_row, panels, c, n,
-                                 fresh && !p);
+            silo_tiles_rows_KIND(high, m, filled, depth, step, from, a_row, lined, panels, c, n,
+                                 starts, ahead ? ahead + 4 * p : 0, a.row * (int64_t)sizeof(ITEM));
         else if (own)
             silo_vectors_rows_KIND(m, filled, depth, from, a_row, panels, c, n, starts);
         else

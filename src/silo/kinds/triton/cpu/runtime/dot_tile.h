@@ -5,6 +5,7 @@
 typedef struct {
     const void *at;
     int64_t row, column;
+    const void *next; /* where the next product's tile probably begins; 0 if unknown */
 } silo_tile;
 
 /* Identifies the tile whose panels are in a buffer, so that the next program need not pack them
@@ -18,6 +19,12 @@ SILO_INLINE int silo_is_kept(const silo_kept *kept, silo_tile tile, int64_t dept
                              int64_t columns) {
     return kept->at == tile.at && kept->row == tile.row && kept->column == tile.column &&
            kept->depth == depth && kept->columns == columns;
+}
+
+/* The tile that follows `at` at the distance from `last` to `at`; 0 if that is no small step. */
+SILO_INLINE const void *silo_next_tile(const void *last, const void *at) {
+    const uint64_t apart = (uint64_t)at - (uint64_t)last, most = 1u << 24;
+    return apart && apart + most < 2 * most ? (const void *)((uint64_t)at + apart) : 0;
 }
 
 /* Panels of the tiles that a loop reads, one slot for each of its iterations: a program often reads
@@ -54,12 +61,16 @@ typedef struct {
 /* Whether a product whose operands are both contiguous along the inner axis is computed as b^T a^T,
  * which packs the left operand and reads the right one by rows. Packing pays for the operand that
  * the next program reads again: the one whose panels are kept, or else the one that had the same
- * address last time. Every sum adds the same numbers in the same order either way. */
-SILO_INLINE int silo_packs_left(silo_pair *last, const silo_kept *kept, silo_tile a, silo_tile b,
-                                int64_t depth, int64_t rows, int64_t columns) {
+ * address last time. Every sum adds the same numbers in the same order either way. Also predicts
+ * the next product's tiles. */
+SILO_INLINE int silo_packs_left(silo_pair *last, const silo_kept *kept, silo_tile *left,
+                                silo_tile *right, int64_t depth, int64_t rows, int64_t columns) {
+    const silo_tile a = *left, b = *right;
     if (a.column != 1 || b.row != 1 || b.column == 1)
         return 0;
-    const silo_tile turned = {a.at, a.column, a.row};
+    const silo_tile turned = {a.at, a.column, a.row, 0};
+    left->next = silo_next_tile(last->left, a.at);
+    right->next = silo_next_tile(last->right, b.at);
     const int packs_left = silo_is_kept(kept, b, depth, columns)     ? 0
                            : silo_is_kept(kept, turned, depth, rows) ? 1
                            : last->left == a.at                      ? 1
@@ -142,6 +153,17 @@ SILO_APART void silo_turn_sums(const void *from, int64_t rows, int64_t columns, 
 
 /* Copies `bytes` bytes, but at most a vector; the rest of the vector becomes 0. */
 SILO_INLINE void silo_copy_some(const char *from, int64_t bytes, void *to) {
+#if SILO_VECTOR_BITS == 512 && defined(__AVX512BW__)
+    typedef char line __attribute__((vector_size(64), aligned(1), may_alias));
+    const uint64_t some = bytes >= 64 ? ~(uint64_t)0 : bytes > 0 ? ((uint64_t)1 << bytes) - 1 : 0;
+    line read;
+    __asm__("kmovq %2, %%k1\n\tvmovdqu8 %1, %0%{%%k1%}%{z%}"
+            : "=v"(read)
+            : "m"(*(const line *)from), "r"(some)
+            : "k1");
+    *(line *)to = read;
+    return;
+#endif
     if (bytes >= SILO_VECTOR_BYTES) {
         __builtin_memcpy(to, from, SILO_VECTOR_BYTES);
         return;
