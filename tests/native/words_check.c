@@ -85,10 +85,9 @@ static int check(int round, int units) {
     const int tiles = HALVES || rand() % 2, own = !tiles && (sizeof(ELEMENT) == 1 || rand() % 2);
     const int possible = tiles || !own || (units & OWN_UNIT);
     for (int time = 0; possible && time < times; time++)
-        PRODUCT(tiles, own, most, m, full, n, k,
-                (silo_tile){a, a_row, a_column, rand() % 2 ? a : NULL},
-                (silo_tile){b, b_row, b_column, NULL}, c, fresh && !time, left,
-                keep ? panels : right, keep ? &kept : NULL, keep ? KEPT * full : 0);
+        PRODUCT(tiles, own, most, m, full, n, k, (silo_tile){a, a_row, a_column},
+                (silo_tile){b, b_row, b_column}, c, fresh && !time, left, keep ? panels : right,
+                keep ? &kept : NULL, keep ? KEPT * full : 0);
     for (int i = 0; possible && i < m; i++)
         for (int j = 0; j < n; j++) {
             double sum = 0;
@@ -126,8 +125,8 @@ static int check_exact(void) {
         float c[16 * 16];
         for (uint32_t i = 0; i < 16; i++)
             numbers[i] = (uint16_t)(first + i);
-        PRODUCT(1, 0, 16, 16, 16, 16, 1, (silo_tile){numbers, 1, 1, NULL},
-                (silo_tile){factors, 16, 1, NULL}, c, 1, left, right, NULL, 0);
+        PRODUCT(1, 0, 16, 16, 16, 16, 1, (silo_tile){numbers, 1, 1}, (silo_tile){factors, 16, 1}, c,
+                1, left, right, NULL, 0);
         for (int i = 0; i < 256; i++) {
             const float wanted = float_of(numbers[i / 16]) * float_of(factors[i % 16]);
             if (!(wanted == c[i] || (wanted != wanted && c[i] != c[i]))) {
@@ -151,10 +150,10 @@ static int check_turned(void) {
         a[i] = element_of(0) | (uint16_t)(0x3000 + rand() % 0x1000 + (rand() % 2 << 15));
         b[i] = element_of(0) | (uint16_t)(0x3000 + rand() % 0x1000 + (rand() % 2 << 15));
     }
-    silo_dot_two(0, SIZE, SIZE, SIZE, SIZE, DEPTH, (silo_tile){a, DEPTH, 1, NULL},
-                 (silo_tile){b, 1, DEPTH, NULL}, c, 1, left, right, NULL, 0);
-    silo_dot_two(1, SIZE, SIZE, SIZE, SIZE, DEPTH, (silo_tile){b, DEPTH, 1, NULL},
-                 (silo_tile){a, 1, DEPTH, NULL}, turned, 1, left, right, NULL, 0);
+    silo_dot_two(0, SIZE, SIZE, SIZE, SIZE, DEPTH, (silo_tile){a, DEPTH, 1},
+                 (silo_tile){b, 1, DEPTH}, c, 1, left, right, NULL, 0);
+    silo_dot_two(1, SIZE, SIZE, SIZE, SIZE, DEPTH, (silo_tile){b, DEPTH, 1},
+                 (silo_tile){a, 1, DEPTH}, turned, 1, left, right, NULL, 0);
     for (int i = 0; i < SIZE * SIZE; i++) {
         double sum = 0;
         for (int q = 0; q < DEPTH; q++)
@@ -167,8 +166,8 @@ static int check_turned(void) {
         }
     }
     a[5 * DEPTH + 7] = 0x7c00;
-    silo_dot_two(0, SIZE, SIZE, SIZE, SIZE, DEPTH, (silo_tile){a, DEPTH, 1, NULL},
-                 (silo_tile){b, 1, DEPTH, NULL}, turned, 1, left, right, NULL, 0);
+    silo_dot_two(0, SIZE, SIZE, SIZE, SIZE, DEPTH, (silo_tile){a, DEPTH, 1},
+                 (silo_tile){b, 1, DEPTH}, turned, 1, left, right, NULL, 0);
     for (int i = 0; i < SIZE * SIZE; i++)
         if (i / SIZE == 5 ? turned[i] - turned[i] == 0 : turned[i] != c[i]) {
             printf("sum %d beside infinity is %g, not %g\n", i, (double)turned[i], (double)c[i]);

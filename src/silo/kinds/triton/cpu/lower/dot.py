@@ -134,7 +134,7 @@ class _Place:
     def tile(self, batch: str) -> str:
         """The last two axes as the runtime's ``silo_tile``; of three axes, ``batch`` is the index along the first."""
         at = self.pointer if len(self.strides) == 2 else f"{self.pointer} + {batch} * {self.strides[0]}"
-        return f"(silo_tile){{{at}, {self.strides[-2]}, {self.strides[-1]}, 0}}"
+        return f"(silo_tile){{{at}, {self.strides[-2]}, {self.strides[-1]}}}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -614,10 +614,10 @@ def _packing_left(scope: LoweringScope, shape: _Shape, real: str, total: str) ->
         turned=True,
     )
     product = _product(scope, turned, real, total)
-    tiles = "(silo_tile){b.at, b.column, b.row, b.next}, (silo_tile){a.at, a.column, a.row, a.next}"
+    tiles = "(silo_tile){b.at, b.column, b.row}, (silo_tile){a.at, a.column, a.row}"
     sums = "" if shape.fresh else f"    silo_turn_sums(c, {m}, {n}, {shape.columns}, turned, {shape.rows});\n"
     return (
-        f"  if (silo_packs_left(pair, kept, &a, &b, k, {m}, {n})) {{\n"
+        f"  if (silo_packs_left(pair, kept, a, b, k, {m}, {n})) {{\n"
         f"{sums}"
         f"    {product}(k, {tiles}, turned, left, right, kept, room, {n}, {m});\n"
         f"    silo_turn_sums(turned, {n}, {m}, {shape.rows}, c, {shape.columns});\n"

@@ -87,7 +87,7 @@ SILO_APART void silo_split_rows(int64_t most, int64_t m, int64_t n, int64_t firs
         silo_dot_left_bf16(a, first, items, m, left);
     else
         for (int64_t i = 0; i < m; i++) {
-            const silo_tile one = {(const uint16_t *)a.at + i * a.row, a.row, a.column, 0};
+            const silo_tile one = {(const uint16_t *)a.at + i * a.row, a.row, a.column};
             silo_dot_left_bf16(one, first, items, 1, left + i * row);
         }
     /* Clears the half of the last word that is beyond k: it could hold infinity, and 0 x inf is

@@ -5,7 +5,6 @@
 typedef struct {
     const void *at;
     int64_t row, column;
-    const void *next; /* where the next product's tile probably begins; 0 if unknown */
 } silo_tile;
 
 /* Identifies the tile whose panels are in a buffer, so that the next program need not pack them
@@ -19,12 +18,6 @@ SILO_INLINE int silo_is_kept(const silo_kept *kept, silo_tile tile, int64_t dept
                              int64_t columns) {
     return kept->at == tile.at && kept->row == tile.row && kept->column == tile.column &&
            kept->depth == depth && kept->columns == columns;
-}
-
-/* The tile that follows `at` at the distance from `last` to `at`; 0 if that is no small step. */
-SILO_INLINE const void *silo_next_tile(const void *last, const void *at) {
-    const uint64_t apart = (uint64_t)at - (uint64_t)last, most = 1u << 24;
-    return apart && apart + most < 2 * most ? (const void *)((uint64_t)at + apart) : 0;
 }
 
 /* Panels of the tiles that a loop reads, one slot for each of its iterations: a program often reads
@@ -61,16 +54,12 @@ typedef struct {
 /* Whether a product whose operands are both contiguous along the inner axis is computed as b^T a^T,
  * which packs the left operand and reads the right one by rows. Packing pays for the operand that
  * the next program reads again: the one whose panels are kept, or else the one that had the same
- * address last time. Every sum adds the same numbers in the same order either way. Also predicts
- * the next product's tiles. */
-SILO_INLINE int silo_packs_left(silo_pair *last, const silo_kept *kept, silo_tile *left,
-                                silo_tile *right, int64_t depth, int64_t rows, int64_t columns) {
-    const silo_tile a = *left, b = *right;
+ * address last time. Every sum adds the same numbers in the same order either way. */
+SILO_INLINE int silo_packs_left(silo_pair *last, const silo_kept *kept, silo_tile a, silo_tile b,
+                                int64_t depth, int64_t rows, int64_t columns) {
     if (a.column != 1 || b.row != 1 || b.column == 1)
         return 0;
-    const silo_tile turned = {a.at, a.column, a.row, 0};
-    left->next = silo_next_tile(last->left, a.at);
-    right->next = silo_next_tile(last->right, b.at);
+    const silo_tile turned = {a.at, a.column, a.row};
     const int packs_left = silo_is_kept(kept, b, depth, columns)     ? 0
                            : silo_is_kept(kept, turned, depth, rows) ? 1
                            : last->left == a.at                      ? 1

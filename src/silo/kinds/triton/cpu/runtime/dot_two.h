@@ -45,8 +45,8 @@ SILO_APART int silo_two_panels(silo_tile from, int64_t first, int64_t depth, int
                                int64_t columns, uint32_t *to) {
     silo_words_bf16 others = {0};
     for (int64_t j = 0; j < columns; j += 16, to += 32 * words) {
-        const silo_tile panel = {(const uint16_t *)from.at + j * from.column, from.row, from.column,
-                                 0};
+        const silo_tile panel = {(const uint16_t *)from.at + j * from.column, from.row,
+                                 from.column};
         /* The words are read from the second half of the panel, each before it is overwritten. */
         const uint32_t *word = to + 16 * words;
         silo_pack_bf16(panel, first, depth, words, columns - j < 16 ? columns - j : 16,
@@ -71,7 +71,7 @@ SILO_APART int silo_two_rows(silo_tile from, int64_t first, int64_t depth, int64
     for (int64_t i = 0; i < rows; i += 16) {
         const int64_t some = rows - i < 16 ? rows - i : 16;
         const uint16_t *at = (const uint16_t *)from.at + i * from.row;
-        const silo_tile right = {at, from.column, from.row, 0};
+        const silo_tile right = {at, from.column, from.row};
         for (int64_t q = 0; q < words; q += 16, to += 512) {
             const int64_t left = depth - 2 * q < 0 ? 0 : depth - 2 * q < 32 ? depth - 2 * q : 32;
             if (from.column != 1) {
@@ -121,11 +121,10 @@ SILO_APART int silo_two_rows(silo_tile from, int64_t first, int64_t depth, int64
 
 /* One block of 2 x 2 tiles of sums: with `large` adds the products of large parts, and with `small`
  * then the others. Sums are added in an order that is the same if `turned` says that the operands
- * are exchanged. 16 rows of `ahead` are prefetched. */
+ * are exchanged. */
 SILO_APART void silo_two_block(int64_t words, const uint32_t *a, int64_t a_next, const uint32_t *b,
                                int64_t b_next, float *c, int64_t c_next, int64_t ldc, int fresh,
-                               int two_rows, int two_columns, int turned, int large, int small,
-                               const char *ahead, int64_t ahead_row) {
+                               int two_rows, int two_columns, int turned, int large, int small) {
     const int64_t c_bytes = ldc * 4, line = 64;
     __asm__ volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3"
                      :
@@ -150,10 +149,6 @@ SILO_APART void silo_two_block(int64_t words, const uint32_t *a, int64_t a_next,
                              : "memory");
     }
     for (int64_t q = 0; large && q < words; q += 16) {
-        if (ahead)
-#pragma GCC unroll 16
-            for (int i = 0; i < 16; i++)
-                __builtin_prefetch(ahead + i * ahead_row + 4 * q, 0, 2);
         SILO_TWO_LOAD("4", "5", a + 32 * q, a_next, two_rows);
         SILO_TWO_LOAD("6", "7", b + 32 * q, b_next, two_columns);
         SILO_TWO_MULTIPLY();
@@ -194,11 +189,10 @@ SILO_APART void silo_dot_two(const int turned, int64_t most, int64_t m, int64_t 
                              int64_t k, silo_tile a, silo_tile b, float *c, int fresh,
                              uint32_t *left_work, uint32_t *right_work, silo_kept *kept,
                              int64_t room) {
-    const int64_t words = (k + 31) / 32 * 16, a_row = a.row * 2;
+    const int64_t words = (k + 31) / 32 * 16;
     const int64_t filled = (columns + 15) / 16 * 16, high = most < 16 ? most : 16;
     const int whole = kept && 2 * words * filled <= room;
     const int made = whole && silo_is_kept(kept, b, k, columns);
-    const char *ahead = a.column == 1 ? (const char *)a.next : 0;
     int may_keep = whole;
     silo_shape_bf16 shape = {1, 0, {0}, {0}, {0}};
     for (int i = 0; i < 8; i++) {
@@ -220,11 +214,10 @@ SILO_APART void silo_dot_two(const int turned, int64_t most, int64_t m, int64_t 
             }
             for (int64_t j = 0; j < filled; j += 32)
                 for (int64_t i = 0; i < m; i += 32)
-                    silo_two_block(
-                        depth, left_work + 2 * i * depth, 32 * depth, panels + 2 * j * depth,
-                        32 * depth, c + i * n + j, 16 * n, n, fresh && !p && !step, i + high < m,
-                        j + 16 < filled, turned, !step, step || finite,
-                        j < 64 && ahead ? ahead + 4 * p + (i + j / 2) * a_row : 0, a_row);
+                    silo_two_block(depth, left_work + 2 * i * depth, 32 * depth,
+                                   panels + 2 * j * depth, 32 * depth, c + i * n + j, 16 * n, n,
+                                   fresh && !p && !step, i + high < m, j + 16 < filled, turned,
+                                   !step, step || finite);
         }
     }
     __asm__ volatile("tilerelease");
