@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -114,6 +115,8 @@ _ITEM_BYTES = {"f64": 8}
 _THIN = frozenset({"f32", "bf16", "f16"})
 _DIRECT = frozenset({"f32", "f64"})  # types that are multiplied without conversion
 _MOST_ROWS = 16  # the most rows of an accumulator block
+# The fewest multiplications of an f16 product by matrix tiles: preparing the tiles takes as long as some thousands.
+_LEAST_PARTS = 1 << 15
 # For each type that is multiplied in words of several elements: the units for that, and the elements of a word.
 _PACKED = {
     "bf16": ("SILO_UNIT_TILE_BF16", "SILO_UNIT_BF16", 2),
@@ -509,7 +512,9 @@ def _call(
     real = "double" if kind == "f64" else "float"
     lanes = scope.options.vector_bits // 8 // item
     width = max(columns, lanes)
-    packed = left.element if left.element == right.element and _may_pack(scope, left.element, depth) else ""
+    packed = (
+        left.element if left.element == right.element and _may_pack(scope, left.element, (rows, columns, depth)) else ""
+    )
     in_place = left.element in _DIRECT
     pair = kept.pair if kept else ""
     longest = max(rows, columns) if pair else rows
@@ -538,7 +543,8 @@ def _slots(scope: LoweringScope, step: DotStep, depth: int, places: list[_Place]
     left, right = places
     if not right.copy:
         return None
-    packed = left.element if left.element == right.element and _may_pack(scope, left.element, depth) else ""
+    sizes = (*step.operation.result.type.shape, depth)
+    packed = left.element if left.element == right.element and _may_pack(scope, left.element, sizes) else ""
     copied = f"{right.pointer} == {right.copy}"
     # If the operand is multiplied without conversion, contiguous rows need no packing: they already are vectors.
     unless = f"{right.strides[-1]} == 1" if right.element in _DIRECT else ""
@@ -625,15 +631,18 @@ def _packing_left(scope: LoweringScope, shape: _Shape, real: str, total: str) ->
     )
 
 
-def _may_pack(scope: LoweringScope, element: str, depth: int) -> bool:
+def _may_pack(scope: LoweringScope, element: str, sizes: tuple[int, ...]) -> bool:
     """Whether elements may be multiplied in packed words of several elements.
 
     Packed words need instructions that the CPU may have beyond its level; for bf16 the level's own instructions
-    suffice. Words of f16 need matrix tiles.
+    suffice. Words of f16 need matrix tiles, and are worth it in products that are not small. ``sizes`` are the numbers
+    of rows and columns and the depth.
     """
-    if scope.options.vector_bits != 512 or element not in _PACKED or depth % _PACKED[element][2]:
+    if scope.options.vector_bits != 512 or element not in _PACKED or sizes[-1] % _PACKED[element][2]:
         return False
-    return element == "bf16" or scope.options.dot_units > (1 if element == "f16" else 0)
+    if element == "f16":
+        return scope.options.dot_units > 1 and math.prod(sizes) >= _LEAST_PARTS
+    return element == "bf16" or scope.options.dot_units > 0
 
 
 def _blocks(scope: LoweringScope, kind: str, rows: int, vectors: int, *, narrow: bool) -> list[str]:

@@ -280,7 +280,7 @@ SILO_APART void silo_dot_packed_KIND(const int tiles, const int own, int64_t mos
                                      silo_tile b, TOTAL *c, int fresh, uint32_t *left_work,
                                      uint32_t *right_work, silo_kept *kept, int64_t room) {
     const int64_t exact = (k + SILO_SHARE_KIND - 1) / SILO_SHARE_KIND, low = exact & -exact;
-    const int thin = tiles && low < 4 && exact > 16;
+    const int thin = tiles && low < 16 && exact > 16;
     const int64_t words = thin ? (exact + 15) / 16 * 16 : exact;
     const int64_t step = thin || low > 16 ? 16 : low;
     const int64_t filled = (columns + SILO_WORDS_KIND - 1) / SILO_WORDS_KIND * SILO_WORDS_KIND;
