@@ -47,25 +47,27 @@ static void tile_multiply(int sums, int left, int right, int share) {
     if (tile_rows[left] != tile_rows[sums] || tile_bytes[right] != tile_bytes[sums] ||
         tile_bytes[left] != tile_rows[right] * 4)
         abort();
-    for (int i = 0; i < tile_rows[sums]; i++)
-        for (int j = 0; j < tile_bytes[sums] / 4; j++)
-            for (int q = 0; q < tile_rows[right] * share; q++) {
-                uint8_t *place = tile_data[sums][i] + 4 * j;
-                const uint8_t *a = tile_data[left][i] + q * 4 / share;
-                const uint8_t *b = tile_data[right][q / share] + 4 * j + q % share * 4 / share;
-                if (share == 4) {
-                    int32_t sum;
-                    memcpy(&sum, place, sizeof sum);
-                    sum += (int8_t)*a * (int8_t)*b;
-                    memcpy(place, &sum, sizeof sum);
-                } else {
+    const int columns = tile_bytes[sums] / 4;
+    for (int i = 0; i < tile_rows[sums]; i++) {
+        float floats[16];
+        int32_t integers[16];
+        memcpy(floats, tile_data[sums][i], sizeof floats);
+        memcpy(integers, tile_data[sums][i], sizeof integers);
+        for (int q = 0; q < tile_rows[right] * share; q++) {
+            const uint8_t *a = tile_data[left][i] + q * 4 / share;
+            const uint8_t *b = tile_data[right][q / share] + q % share * 4 / share;
+            if (share == 4)
+                for (int j = 0; j < columns; j++)
+                    integers[j] += (int8_t)*a * (int8_t)b[4 * j];
+            else
+                for (int j = 0; j < columns; j++) {
                     uint16_t x, y;
-                    float sum;
                     memcpy(&x, a, sizeof x);
-                    memcpy(&y, b, sizeof y);
-                    memcpy(&sum, place, sizeof sum);
-                    sum += tile_float(x) * tile_float(y);
-                    memcpy(place, &sum, sizeof sum);
+                    memcpy(&y, b + 4 * j, sizeof y);
+                    floats[j] += tile_float(x) * tile_float(y);
                 }
-            }
+        }
+        memcpy(tile_data[sums][i], share == 4 ? (const void *)integers : (const void *)floats,
+               sizeof floats);
+    }
 }

@@ -44,6 +44,19 @@ def in_sum(w, x, o, K, N, BN: tl.constexpr, BK: tl.constexpr):
 
 
 @triton.jit
+def long_factors(w, x, o, K, N, BN: tl.constexpr, BK: tl.constexpr):
+    """The factors have no mask: rows that are masked off are zeros times what follows the factors."""
+    j = tl.program_id(0) * BN + tl.arange(0, BN)
+    total = tl.zeros((BN,), tl.float32)
+    for s in range(0, K, BK):
+        k = s + tl.arange(0, BK)
+        inside = (j[None, :] < N) & (k[:, None] < K)
+        weights = tl.load(w + k[:, None] * N + j[None, :], mask=inside, other=0.0)
+        total += tl.sum(weights * tl.load(x + k)[:, None], 0)
+    tl.store(o + j, total, mask=j < N)
+
+
+@triton.jit
 def batched(w, x, o, K, N, BN: tl.constexpr, BK: tl.constexpr):
     """Along the second axis of the grid, other factors and other columns of the output."""
     b, j = tl.program_id(1), tl.program_id(0) * BN + tl.arange(0, BN)
@@ -123,7 +136,7 @@ def arguments(rows, columns, tile=(32, 64), *, whole=True):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kernel", [turned, in_sum])
-@pytest.mark.parametrize("shape", [(200, 300), (5, 33), (131, 4160)])
+@pytest.mark.parametrize("shape", [(200, 300), (5, 33), (131, 4160), (64, 160), (65, 172)])
 def test_products(kernel, shape, mode):
     given = arguments(*shape)
     run(kernel, (-(-shape[1] // 32),), mode, **given)
@@ -135,6 +148,16 @@ def test_products(kernel, shape, mode):
         masked = -shape[0] % 64  # rows that read as 1.0 * 2.0
         expected += 2.0 * masked
     np.testing.assert_array_equal(given["o"], expected)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("shape", [(200, 300), (131, 45)])
+def test_rows_after_the_last_are_zeros_times_infinity(shape, mode):
+    given = arguments(*shape)
+    given["x"] = np.append(given["x"], np.full(-shape[0] % 64, np.inf, np.float32))
+    with np.errstate(invalid="ignore"):
+        run(long_factors, (-(-shape[1] // 32),), mode, **given)
+    assert np.isnan(given["o"]).all()
 
 
 @pytest.mark.parametrize("kernel", [turned, in_sum])

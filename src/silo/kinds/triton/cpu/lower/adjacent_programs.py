@@ -160,7 +160,7 @@ class _Kernel:
             if isinstance(statement, Define):
                 if statement.mutable or not self._define(statement, self.each_once, self.each):
                     return False
-            elif _aheads([statement]):
+            elif _aheads([statement]) and not self._own_rows(statement):
                 rows = _rows_of(statement)
                 if rows is None or self._varies(rows.loop.start, rows.loop.end, rows.loop.step):
                     return False
@@ -172,6 +172,10 @@ class _Kernel:
             else:
                 return False
         return any(isinstance(part, _Rows) for part in self.parts)
+
+    def _own_rows(self, statement: Statement) -> bool:
+        """Whether a loop over rows begins at another row in each program: it is not joined."""
+        return isinstance(statement, For) and not statement.simd and self._varies(statement.start)
 
     def _define(self, one: Define, once: list[Statement], own: list[Define]) -> bool:
         """Adds a definition to ``once`` or ``own``; returns False if evaluating it twice may give two results."""
@@ -300,8 +304,8 @@ def _rows_of(statement: Statement) -> _Rows | None:
     match statement:
         case For(simd=False, reductions=()):
             return _Rows("", statement, [])
-        case If(whole, [For(simd=False, reductions=()) as loop], otherwise) if otherwise and _WORD.fullmatch(whole):
-            return _Rows(whole, loop, otherwise)
+        case If(whole, [For(simd=False, reductions=()) as loop], otherwise) if _WORD.fullmatch(whole):
+            return _Rows(whole, loop, otherwise or [statement])
         case _:
             return None
 

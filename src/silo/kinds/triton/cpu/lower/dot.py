@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from silo.kinds.triton.cpu.analysis.used_elements import seen_masks
-from silo.kinds.triton.cpu.analysis.value_properties import constant_scalar, load_parts, loaded_by
+from silo.kinds.triton.cpu.analysis.value_properties import constant_scalar, load_parts, loaded_by, scalar_source
 from silo.kinds.triton.cpu.loop_ir import Assign, Break, Define, For, Forever, If, LoopBuffer, LoopCall, Statement
 from silo.kinds.triton.cpu.lower.forms import AffineForms, view_axes
 from silo.kinds.triton.cpu.lower.group import lower_group
@@ -114,7 +115,14 @@ _ITEM_BYTES = {"f64": 8}
 _THIN = frozenset({"f32", "bf16", "f16"})
 _DIRECT = frozenset({"f32", "f64"})  # types that are multiplied without conversion
 _MOST_ROWS = 16  # the most rows of an accumulator block
-_PACKED = {"bf16": ("SILO_UNIT_TILE_BF16", "SILO_UNIT_BF16", 2), "i8": ("SILO_UNIT_TILE_I8", "SILO_UNIT_VNNI", 4)}
+# The fewest multiplications of an f16 product by matrix tiles: preparing the tiles takes as long as some thousands.
+_LEAST_PARTS = 1 << 15
+# For each type that is multiplied in words of several elements: the units for that, and the elements of a word.
+_PACKED = {
+    "bf16": ("SILO_UNIT_TILE_BF16", "SILO_UNIT_BF16", 2),
+    "f16": ("SILO_UNIT_TILE_BF16", "", 2),
+    "i8": ("SILO_UNIT_TILE_I8", "SILO_UNIT_VNNI", 4),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +154,7 @@ class _Shape:
     fresh: bool
     part: bool  # whether a call passes the numbers of used rows and columns
     either: bool = False  # whether the left operand may be packed instead of the right one
+    turned: bool = False  # whether the operands are exchanged
 
 
 def lower_dot(scope: LoweringScope, step: DotStep) -> None:
@@ -264,8 +273,25 @@ def leading_products(
     scope.lifetimes.touch(target)
     with scope.collecting() as product:
         panels = keep_panels(scope, left, right, operation.result.type)
-        _call(scope, operation.result.type, depth, length, starts, "0", target.name, kept=panels, seen=seen_extents)
+        _call(
+            scope,
+            operation.result.type,
+            depth,
+            length,
+            starts,
+            "0",
+            target.name,
+            fresh=_begins_at_zero(loop_operation, step.target),
+            kept=panels,
+            seen=seen_extents,
+        )
     scope.emit(If(f"{length} > 0", product))
+
+
+def _begins_at_zero(loop: Operation, sums: Value) -> bool:
+    """Whether all elements of ``sums``, an argument of the loop's body, are zero before the loop."""
+    source = scalar_source(loop.operands[2 + sums.index])
+    return source is not None and constant_scalar(source) == 0
 
 
 def _round(operation: Operation) -> Operation:
@@ -486,13 +512,16 @@ def _call(
     real = "double" if kind == "f64" else "float"
     lanes = scope.options.vector_bits // 8 // item
     width = max(columns, lanes)
-    packed = left.element if left.element == right.element and _may_pack(scope, left.element, depth) else ""
+    packed = (
+        left.element if left.element == right.element and _may_pack(scope, left.element, (rows, columns, depth)) else ""
+    )
     in_place = left.element in _DIRECT
     pair = kept.pair if kept else ""
     longest = max(rows, columns) if pair else rows
     filled = max(longest, 16) * 2 if packed else _MOST_ROWS if in_place else longest
     lead = None if in_place and seen is None and not pair else _work(scope, real, filled * DOT_DEPTH_BYTES, item)
-    panels = kept.buffer if kept else _work(scope, real, width * DOT_DEPTH_BYTES, item)
+    parts = 2 if packed == "f16" else 1
+    panels = kept.buffer if kept else _work(scope, real, width * DOT_DEPTH_BYTES * parts, item)
     scope.lifetimes.touch(panels)
     sums = into
     total = "int32_t" if kind == "i8" else real
@@ -514,11 +543,13 @@ def _slots(scope: LoweringScope, step: DotStep, depth: int, places: list[_Place]
     left, right = places
     if not right.copy:
         return None
-    packed = left.element == right.element == "bf16" and _may_pack(scope, "bf16", depth)
+    sizes = (*step.operation.result.type.shape, depth)
+    packed = left.element if left.element == right.element and _may_pack(scope, left.element, sizes) else ""
     copied = f"{right.pointer} == {right.copy}"
     # If the operand is multiplied without conversion, contiguous rows need no packing: they already are vectors.
     unless = f"{right.strides[-1]} == 1" if right.element in _DIRECT else ""
-    return slots_of(scope, step.operation, right.tile("0"), copied, 2 if packed else 1, unless)
+    share, parts = {"bf16": (2, 1), "f16": (2, 2)}.get(packed, (1, 1))
+    return slots_of(scope, step.operation, right.tile("0"), copied, (share, parts), unless)
 
 
 def _product(scope: LoweringScope, shape: _Shape, real: str, total: str) -> str:
@@ -526,6 +557,7 @@ def _product(scope: LoweringScope, shape: _Shape, real: str, total: str) -> str:
     kind, left, right, packed = shape.kind, shape.left, shape.right, shape.packed
     name = f"silo_product_{left}_{right}_{shape.rows}x{shape.columns}" + ("_packed" if packed else "")
     name += ("_fresh" if shape.fresh else "") + ("_part" if shape.part else "") + ("_either" if shape.either else "")
+    name += "_turned" if shape.turned and packed == "f16" else ""
     width = max(shape.columns, shape.lanes)
     sizes = [str(shape.rows), "m" if shape.part else str(shape.rows), str(width)]
     sizes += ["n" if shape.part else str(shape.columns), "k"]
@@ -540,12 +572,14 @@ def _product(scope: LoweringScope, shape: _Shape, real: str, total: str) -> str:
         general = [*sizes, "a", reader, "b", f"silo_dot_right_{right}", near, "c", before, *blocks, *tail]
         body = f"  silo_dot_{kind}({', '.join(general)});\n"
     if packed:
-        scope.pieces.add(f"dot_packed_{packed}")
+        scope.pieces.add("dot_two" if packed == "f16" else f"dot_packed_{packed}")
         tiles, vectors, _ = _PACKED[packed]
+        units = [f"units & {tiles}", f"units & {vectors}"] if vectors else [str(int(shape.turned))]
         words = ["(uint32_t *)left", "(uint32_t *)right", "kept", "room"]
-        special = [f"units & {tiles}", f"units & {vectors}", *sizes, "a", "b", "c", before, *words]
-        call = f"silo_dot_packed_{packed}({', '.join(special)});\n"
-        test = f"  if (units & ({tiles} | {vectors})) {{\n    {call}    return;\n  }}\n" if body else f"  {call}"
+        special = [*units, *sizes, "a", "b", "c", before, *words]
+        call = f"silo_dot_{'two' if packed == 'f16' else f'packed_{packed}'}({', '.join(special)});\n"
+        either = f"({tiles} | {vectors})" if vectors else tiles
+        test = f"  if (units & {either}) {{\n    {call}    return;\n  }}\n" if body else f"  {call}"
         body = f"  const int units = silo_units();\n{test}{body}"
     head = f"static __attribute__((noinline)) void {name}(int64_t k, silo_tile a, silo_tile b, {total} *c,"
     part = ", int64_t m, int64_t n" if shape.part else ""
@@ -574,7 +608,6 @@ def _thin(scope: LoweringScope, shape: _Shape) -> str:
 
 def _packing_left(scope: LoweringScope, shape: _Shape, real: str, total: str) -> str:
     """The first lines of a product: if packing the left operand pays, they multiply the transposes in reverse order."""
-    assert not shape.fresh, "only the leading rounds of a loop keep panels of either side"
     m, n = ("m", "n") if shape.part else (str(shape.rows), str(shape.columns))
     turned = replace(
         shape,
@@ -584,26 +617,31 @@ def _packing_left(scope: LoweringScope, shape: _Shape, real: str, total: str) ->
         columns=shape.rows,
         part=True,
         either=False,
+        turned=True,
     )
     product = _product(scope, turned, real, total)
     tiles = "(silo_tile){b.at, b.column, b.row}, (silo_tile){a.at, a.column, a.row}"
+    sums = "" if shape.fresh else f"    silo_turn_sums(c, {m}, {n}, {shape.columns}, turned, {shape.rows});\n"
     return (
         f"  if (silo_packs_left(pair, kept, a, b, k, {m}, {n})) {{\n"
-        f"    silo_turn_sums(c, {m}, {n}, {shape.columns}, turned, {shape.rows});\n"
+        f"{sums}"
         f"    {product}(k, {tiles}, turned, left, right, kept, room, {n}, {m});\n"
         f"    silo_turn_sums(turned, {n}, {m}, {shape.rows}, c, {shape.columns});\n"
         "    return;\n  }\n"
     )
 
 
-def _may_pack(scope: LoweringScope, element: str, depth: int) -> bool:
+def _may_pack(scope: LoweringScope, element: str, sizes: tuple[int, ...]) -> bool:
     """Whether elements may be multiplied in packed words of several elements.
 
     Packed words need instructions that the CPU may have beyond its level; for bf16 the level's own instructions
-    suffice.
+    suffice. Words of f16 need matrix tiles, and are worth it in products that are not small. ``sizes`` are the numbers
+    of rows and columns and the depth.
     """
-    if scope.options.vector_bits != 512 or element not in _PACKED or depth % _PACKED[element][2]:
+    if scope.options.vector_bits != 512 or element not in _PACKED or sizes[-1] % _PACKED[element][2]:
         return False
+    if element == "f16":
+        return scope.options.dot_units > 1 and math.prod(sizes) >= _LEAST_PARTS
     return element == "bf16" or scope.options.dot_units > 0
 
 

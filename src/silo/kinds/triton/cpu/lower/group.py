@@ -206,7 +206,7 @@ class _GroupLowering:
             single = self._inner_loops(fast, [], behind, limits, extent, simd=simd, start=common, end=end)
             before = [*nest.levels[nest.depth - 1], *ahead]
             masked, masked_rows = (list(nest.levels[nest.depth]), self.combined) if slow else ([], [])
-            unmasked = whole_tile(scope, nest, end)
+            unmasked = whole_tile(scope, nest, end, axis, count, masked_rows)
             parts = JoinedRows(nest, axis, before, limits, end, values, combined, masked, masked_rows, unmasked)
             loops = nest.outer_loops(join_rows(scope, parts, count, common, single), within=2)
         else:

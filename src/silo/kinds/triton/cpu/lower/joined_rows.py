@@ -12,16 +12,18 @@ from silo.kinds.triton.cpu.analysis.affine import is_range_mask
 from silo.kinds.triton.cpu.analysis.used_elements import seen_masks
 from silo.kinds.triton.cpu.analysis.value_properties import combining_operation, constant_scalar, load_parts
 from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, If, LoopCall, Statement
-from silo.kinds.triton.cpu.lower.forms import AffineForms
+from silo.kinds.triton.cpu.lower.forms import AffineForms, view_axes
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.lower.nest import Nest
 from silo.kinds.triton.front.operations import arith, tt
-from silo.kinds.triton.front.ssa import Operation
+from silo.kinds.triton.front.operations.operation_table import VIEWS
+from silo.kinds.triton.front.ssa import Operation, Value
 
 __all__ = [
     "ROW_TYPES",
     "CombinedRow",
     "JoinedRows",
+    "WholePart",
     "combined_text",
     "join_rows",
     "joined",
@@ -30,10 +32,11 @@ __all__ = [
 ]
 
 ROW_TYPES = frozenset({"f32", "f64", "i32", "i64"})
-_MOST_ROWS = 8
+_MOST_ROWS = 8  # a power of two
 _LEAST_ROWS = 4
 _MATRIX = 2
 _FEW = 8  # the most statements for one element with which a second loop, of constant length, is emitted
+_MASKING_BITS = 512  # the vectors that load some elements as fast as all
 _NARROW = 64  # the most elements of a short row; of longer rows, fewer are read at a time
 
 
@@ -47,14 +50,27 @@ class CombinedRow:
 
 
 @dataclass(frozen=True, slots=True)
+class WholePart:
+    """The part of a tile that no mask excludes: leading rows, if a condition holds.
+
+    ``condition`` is the name of a C variable, and so is ``rows``, their number; ``rows`` is "" for all rows. ``end`` is
+    the C text of the first row that changes no result, as no later row does.
+    """
+
+    condition: str
+    rows: str
+    end: str
+
+
+@dataclass(frozen=True, slots=True)
 class JoinedRows:
     """The parts of a nest whose rows are joined (several rows are read at a time).
 
     ``before`` are the statements of a row. A row's limit is the number of its leading elements that need no mask;
     ``limits`` are C texts that compute it from ``limit``. Of each row, the first ``end`` elements are used. For
     elements before the limit, ``values`` compute the numbers that ``rows`` add to the results; for elements after it,
-    ``masked`` compute the numbers that ``masked_rows`` add. If the C condition ``whole`` is true, no row has a limit
-    below ``end``; ``whole`` is "" if that is unknown.
+    ``masked`` compute the numbers that ``masked_rows`` add. No row of
+    ``whole`` has a limit below ``end``.
     """
 
     nest: Nest
@@ -66,7 +82,7 @@ class JoinedRows:
     rows: list[CombinedRow]
     masked: list[Statement]
     masked_rows: list[CombinedRow]
-    whole: str
+    whole: WholePart | None
 
 
 def joined(nest: Nest, axis: int) -> int:
@@ -105,25 +121,79 @@ def seen_extent(scope: LoweringScope, nest: Nest, operations: Sequence[Operation
     return name
 
 
-def whole_tile(scope: LoweringScope, nest: Nest, end: str) -> str:
-    """The C condition that no mask of ``nest`` excludes any of the first ``end`` elements of a row.
+def whole_tile(
+    scope: LoweringScope, nest: Nest, end: str, axis: int, count: int, masked_rows: Sequence[CombinedRow]
+) -> WholePart | None:
+    """The rows along ``axis`` in which no mask of ``nest`` excludes any of the first ``end`` elements.
 
-    "" if the condition cannot be written. Emits the code that computes the condition.
+    Their number is a multiple of ``count``. None if the masks have no such form. ``masked_rows`` combine the rows that
+    masks exclude with the results.
+
+    Emits the code that computes the part.
     """
     inner = nest.axes[-1]
     own = Nest(scope, nest.shape)
-    forms = AffineForms(scope, own, extents={inner: end})
+    forms = AffineForms(scope, own, extents={inner: end}, counted=axis)
     for mask, index in nest.untested:
         affine = index == nest.index and is_range_mask(mask) and forms.guard_mask(mask, tuple(range(len(nest.shape))))
         if not affine:
-            return ""
-    if not forms.guards or len(nest.axes) != len(nest.shape) or len(nest.axes) != _MATRIX:
-        return ""
+            return None
+    if not (forms.guards or forms.counts) or len(nest.axes) != len(nest.shape) or len(nest.axes) != _MATRIX:
+        return None
     for statement in own.levels[0]:
         scope.emit(statement)
     name = scope.name("whole")
-    scope.emit(Define("int", name, " && ".join(dict.fromkeys(f"({guard})" for guard in forms.guards))))
-    return name
+    guards = " && ".join(dict.fromkeys(f"({guard})" for guard in forms.guards))
+    scope.emit(Define("int", name, guards or "1"))
+    every = part = str(nest.shape[axis])
+    if not forms.counts:
+        return WholePart(name, "", every)
+    for limit in dict.fromkeys(forms.counts):
+        part = f"nest_part({limit}, {part})"
+    some, rows = scope.name("part"), scope.name("rows")
+    scope.emit(Define("int64_t", some, part))
+    scope.emit(Define("int64_t", rows, f"{some} & -{count}"))
+    axes: tuple[int | None, ...] = tuple(range(len(nest.shape)))
+    for row in masked_rows:
+        combining = combining_operation(row.operation)
+        neutral = _NEUTRAL.get(combining.name) if combining is not None else None
+        counts = frozenset(forms.counts)
+        if neutral is None or not _equals_after(scope, nest, row.operation.operands[0], axes, neutral, axis, counts):
+            return WholePart(name, rows, every)
+    last = scope.name("last")
+    # The number of leading rows is 0 also if it is unknown.
+    scope.emit(Define("int64_t", last, f"{some} ? ({some} + {count - 1}) & -{count} : {every}"))
+    return WholePart(name, rows, last)
+
+
+def _equals_after(
+    scope: LoweringScope,
+    nest: Nest,
+    value: Value,
+    axes: tuple[int | None, ...],
+    number: float,
+    axis: int,
+    counts: frozenset[str],
+) -> bool:
+    """Whether ``value`` equals ``number`` in the rows along ``axis`` after any of ``counts``, numbers of leading rows.
+
+    ``axes`` are the nest's axes that are the axes of ``value``.
+    """
+    operation = value.owner
+    while operation is not None and (operation.name in VIEWS or operation.name == arith.EXTF):
+        axes = view_axes(operation, axes) if operation.name in VIEWS else axes
+        operation = operation.operands[0].owner
+    if operation is None:
+        return False
+    if operation.name == arith.MULF and number == 0:
+        return all(_equals_after(scope, nest, part, axes, number, axis, counts) for part in operation.operands)
+    if operation.name != tt.LOAD:
+        return False
+    _, mask, other = load_parts(operation)
+    forms = AffineForms(scope, Nest(scope, nest.shape), counted=axis)
+    if mask is None or (other is not None and constant_scalar(other) != number) or (other is None and number != 0):
+        return False
+    return forms.guard_mask(mask, axes) and counts <= frozenset(forms.counts)
 
 
 def join_rows(
@@ -169,20 +239,45 @@ def join_rows(
         some = " || ".join(_naming(names, number)(inside) for number in numbers)
         body.append(If(f"{block} == 0 || {some}", [alternative]) if inside else alternative)
     rows = str(nest.shape[parts.axis])
-    every: list[Statement] = [For(block, "0", rows, body, step=str(count), ctype=nest.ctype)]
-    if not parts.whole:
-        return every
+    if parts.whole is None:
+        return [For(block, "0", rows, body, step=str(count), ctype=nest.ctype)]
     summed: list[Statement] = [columns("0", parts.end, parts.values, parts.rows)]
     extent = str(nest.shape[nest.axes[-1]])
     if parts.end != extent and int(extent) <= _NARROW and len(parts.values) <= _FEW:
-        # With a constant extent, the C compiler can unroll the loop over these few vectors.
+        # With a constant extent, the C compiler can unroll the loop over these few vectors. Elements after the end are
+        # read as zeros, and change results that nothing uses.
+        masked = _up_to(scope, nest, parts) if scope.options.vector_bits == _MASKING_BITS else None
+        if masked is not None:
+            summed = [columns("0", extent, masked, parts.rows)]
         summed = [If(f"{parts.end} == {extent}", [columns("0", extent, parts.values, parts.rows)], summed)]
     heads: list[Statement] = []
     for number, own in enumerate(_naming(names, number) for number in numbers):
         heads.append(Define(nest.ctype, own(row), f"{block} + {number}"))
         heads += [_renamed(statement, own) for statement in parts.before]
-    uncut = For(block, "0", rows, [*heads, *summed], step=str(count), ctype=nest.ctype)
-    return [If(parts.whole, [uncut], every)]
+    whole, last = parts.whole.condition, parts.whole.rows or rows
+    uncut = For(block, "0", last, [*heads, *summed], step=str(count), ctype=nest.ctype)
+    first = f"({whole} ? {last} : 0)" if parts.whole.rows else "0"
+    every = For(block, first, parts.whole.end, body, step=str(count), ctype=nest.ctype)
+    return [If(whole, [uncut]), every] if parts.whole.rows else [If(whole, [uncut], [every])]
+
+
+def _up_to(scope: LoweringScope, nest: Nest, parts: JoinedRows) -> list[Statement] | None:
+    """The ``values`` of ``parts`` for any element of a row, with zero for the loads of elements after the end.
+
+    None if a value reads memory in another way, or may divide integers.
+    """
+    inside = scope.name("on")
+    result: list[Statement] = [Define("int32_t", inside, f"{nest.inner} < {parts.end}")]
+    for statement in parts.values:
+        if not isinstance(statement, Define) or statement.mutable or statement.value is None:
+            return None
+        value = statement.value
+        if re.fullmatch(rf"\w+\[{nest.inner}\]", value):
+            value = f"{inside} ? {value} : 0"
+        elif any(sign in value for sign in "[*/%") and not re.fullmatch(r"\(\w+ \* \w+\)", value):
+            return None
+        result.append(replace(statement, value=value))
+    return result
 
 
 def _names(statements: list[Statement]) -> list[str]:

@@ -48,7 +48,7 @@ def keep_panels(scope: LoweringScope, left: Value, right: Value, result: Type) -
     item = 8 if right.type.element == "f64" else 4
     lanes = scope.options.vector_bits // 8 // item
     either = item == 4 and not any(extent % lanes for extent in result.shape) and _keeps_unchanged(scope, left)
-    minimum = max(*result.shape, lanes) * DOT_DEPTH_BYTES
+    minimum = max(*result.shape, lanes) * DOT_DEPTH_BYTES * 2  # f16 may be packed as two words
     panels = _buffer(scope, max(_KEPT_BYTES, minimum), item)
     variable, pair = scope.name("kept"), scope.name("pair") if either else ""
     scope.locals.append(f"silo_kept {variable} = {{0, 0, 0, 0, 0}};")
@@ -84,13 +84,13 @@ def _keeps_unchanged(scope: LoweringScope, operand: Value) -> bool:
 
 
 def slots_of(
-    scope: LoweringScope, operation: Operation, tile: str, copied: str, share: int, unless: str
+    scope: LoweringScope, operation: Operation, tile: str, copied: str, words: tuple[int, int], unless: str
 ) -> Panels | None:
     """Slots for the packed right operand of a product in a loop, one for each iteration; None if they are of no use.
 
     ``tile`` is the operand as ``silo_tile``. ``copied`` is the C condition under which the operand is in a buffer of
     the program itself, and ``unless`` the condition under which the operand is multiplied in place (each "" for never).
-    ``share`` elements make one word.
+    ``words`` are the number of elements that share a word, and the number of words that hold their parts.
     """
     right = operation.operands[1]
     load = loaded_by(right)
@@ -103,8 +103,9 @@ def slots_of(
     item = 8 if right.type.element == "f64" else 4
     lanes = scope.options.vector_bits // 8 // item
     filled = -(-columns // lanes) * lanes
-    words = depth if share == 1 else -(depth // -(share * _TILE_WORDS)) * _TILE_WORDS
-    size = max(words, 1) * filled
+    share, parts = words
+    long = depth if share == 1 else -(depth // -(share * _TILE_WORDS)) * _TILE_WORDS
+    size = max(long, 1) * parts * filled
     count = min(_SLOTS_BYTES // (size * item), _MOST_SLOTS)
     if count < _LEAST_SLOTS:
         return None

@@ -84,6 +84,23 @@ SILO_APART const ITEM *silo_turn_KIND(silo_tile from, int64_t first, int64_t dep
     return (const ITEM *)(const void *)to;
 }
 
+/* Copies rows of `depth` contiguous items as matrix tiles, which are as wide as a line of memory:
+ * of 16 rows the first lines, then their second lines, up to `words` words, a multiple of 16. Rows
+ * up to the next multiple of 16, and items beyond the last, are 0. */
+SILO_APART const ITEM *silo_line_up_KIND(silo_tile from, int64_t first, int64_t depth,
+                                         int64_t words, int64_t rows, uint32_t *to) {
+    const int64_t filled = (rows + 15) / 16 * 16;
+    for (int64_t i = 0; i < filled; i++) {
+        const char *row =
+            (const char *)((const ITEM *)from.at + first + (i < rows ? i : 0) * from.row);
+        uint32_t *line = to + i / 16 * 16 * words + i % 16 * 16;
+        int64_t bytes = i < rows ? depth * (int64_t)sizeof(ITEM) : 0;
+        for (int64_t q = 0; q < words; q += 16, row += 64, bytes -= 64, line += 256)
+            silo_copy_some(row, bytes, line);
+    }
+    return (const ITEM *)(const void *)to;
+}
+
 /* ---- matrix tiles: 2 x 2 tiles of 16 x 16 sums stay in registers */
 
 typedef struct {
@@ -92,11 +109,14 @@ typedef struct {
     uint8_t rows[16];
 } silo_shape_KIND;
 
+/* Tiles of `a` are a_step items apart along the depth and a_next along the rows, and their rows are
+ * a_row. With `tail` the last tiles are there, one after the other. */
 SILO_INLINE void silo_tiles_block_KIND(int64_t words, int64_t step, const ITEM *a, int64_t a_row,
-                                       int64_t a_next, const uint32_t *b, int64_t b_next, TOTAL *c,
-                                       int64_t c_next, int64_t ldc, int fresh, int two_rows,
-                                       int two_columns) {
-    const int64_t a_bytes = a_row * (int64_t)sizeof(ITEM), c_bytes = ldc * 4, b_bytes = 64;
+                                       int64_t a_step, int64_t a_next, const ITEM *tail,
+                                       const uint32_t *b, int64_t b_next, TOTAL *c, int64_t c_next,
+                                       int64_t ldc, int fresh, int two_rows, int two_columns) {
+    const int64_t c_bytes = ldc * 4, b_bytes = 64;
+    int64_t a_bytes = a_row * (int64_t)sizeof(ITEM);
     if (fresh) {
         __asm__ volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3"
                          :
@@ -120,7 +140,12 @@ SILO_INLINE void silo_tiles_block_KIND(int64_t words, int64_t step, const ITEM *
                              : "r"(c + c_next + 16), "r"(c_bytes)
                              : "memory");
     }
-    for (int64_t q = 0; q < words; q += step, a += step * SILO_SHARE_KIND, b += step * 16) {
+    for (int64_t q = 0; q < words; q += step, a += a_step, b += step * 16) {
+        if (tail && q + step == words) {
+            a = tail;
+            a_bytes = 64;
+            a_next = 256 * SILO_SHARE_KIND;
+        }
         __asm__ volatile("tileloadd (%0,%1,1), %%tmm6\n\ttileloadd (%2,%3,1), %%tmm4\n\t"
                          "MULTIPLY %%tmm6, %%tmm4, %%tmm0"
                          :
@@ -230,14 +255,20 @@ SILO_APART void silo_vectors_rows_KIND(int64_t m, int64_t n, int64_t words, cons
     }
 }
 
+/* The rows of `a` are a_row items apart, or with `lined` as silo_line_up_KIND writes them, which
+ * has also written the `tail` of the depth. */
 SILO_APART void silo_tiles_rows_KIND(int64_t rows, int64_t m, int64_t n, int64_t words,
-                                     int64_t step, const ITEM *a, int64_t a_row, const uint32_t *b,
-                                     TOTAL *c, int64_t ldc, int fresh) {
-    const int64_t b_next = words * 16;
+                                     int64_t step, const ITEM *a, int64_t a_row, int lined,
+                                     const ITEM *tail, const uint32_t *b, TOTAL *c, int64_t ldc,
+                                     int fresh) {
+    const int64_t b_next = words * 16, line = 16 * SILO_SHARE_KIND;
+    const int64_t a_step = lined ? 16 * line : step * SILO_SHARE_KIND;
+    const int64_t each = lined ? words * SILO_SHARE_KIND : a_row;
     for (int64_t j = 0; j < n; j += 32)
         for (int64_t i = 0; i < m; i += 2 * rows)
-            silo_tiles_block_KIND(words, step, a + i * a_row, a_row, rows * a_row, b + j * words,
-                                  b_next, c + i * ldc + j, rows * ldc, ldc, fresh, i + rows < m,
+            silo_tiles_block_KIND(words, step, a + i * each, lined ? line : a_row, a_step,
+                                  rows * each, tail ? tail + i * line : 0, b + j * words, b_next,
+                                  c + i * ldc + j, rows * ldc, ldc, fresh, i + rows < m,
                                   j + 16 < n);
 }
 
@@ -249,18 +280,13 @@ SILO_APART void silo_dot_packed_KIND(const int tiles, const int own, int64_t mos
                                      silo_tile b, TOTAL *c, int fresh, uint32_t *left_work,
                                      uint32_t *right_work, silo_kept *kept, int64_t room) {
     const int64_t exact = (k + SILO_SHARE_KIND - 1) / SILO_SHARE_KIND, low = exact & -exact;
-    const int thin = tiles && low < 4 && exact > 16;
+    const int thin = tiles && low < 16 && exact > 16;
     const int64_t words = thin ? (exact + 15) / 16 * 16 : exact;
     const int64_t step = thin || low > 16 ? 16 : low;
     const int64_t filled = (columns + SILO_WORDS_KIND - 1) / SILO_WORDS_KIND * SILO_WORDS_KIND;
     const int64_t high = most < 16 ? most : 16; /* rows of a tile */
     const int whole = kept && words * filled <= room;
     const int made = whole && silo_is_kept(kept, b, k, columns);
-    /* Each row of a matrix tile is loaded from 64 bytes of memory. If they do not begin at a cache
-     * line, each load reads two lines, and columns of sums beyond the first 32 read the same rows
-     * again. Then the rows are copied to aligned memory first. */
-    const int split =
-        filled > 32 && (((uint64_t)a.at | (uint64_t)a.row * sizeof(ITEM)) % 64) && step == 16;
     if (tiles) {
         silo_shape_KIND shape = {1, 0, {0}, {0}, {0}};
         for (int i = 0; i < 8; i++) {
@@ -275,8 +301,20 @@ SILO_APART void silo_dot_packed_KIND(const int tiles, const int own, int64_t mos
         const int64_t items = k - first < wanted ? k - first : wanted;
         const int starts = fresh && !p;
         const ITEM *from = (const ITEM *)a.at + first;
+        const ITEM *tail = 0;
         int64_t a_row = a.row;
-        if ((tiles || own) && (a.column != 1 || items < wanted || (tiles && (m % high || split)))) {
+        int lined = 0;
+        if (tiles && a.column == 1 && step == 16 && (items < wanted || m % high)) {
+            /* Rows of whole tiles are read in place, except for their last words. */
+            const int64_t before = m % high ? 0 : depth - 16, left = before * SILO_SHARE_KIND;
+            const ITEM *copy =
+                silo_line_up_KIND(a, first + left, items - left, depth - before, m, left_work);
+            lined = m % high != 0;
+            if (lined)
+                from = copy;
+            else
+                tail = copy;
+        } else if ((tiles || own) && (a.column != 1 || items < wanted || (tiles && m % high))) {
             from = silo_turn_KIND(a, first, items, depth, m, left_work);
             a_row = wanted;
         }
@@ -284,8 +322,8 @@ SILO_APART void silo_dot_packed_KIND(const int tiles, const int own, int64_t mos
         if (!made)
             silo_pack_KIND(b, first, items, depth, columns, panels);
         if (tiles)
-            silo_tiles_rows_KIND(high, m, filled, depth, step, from, a_row, panels, c, n,
-                                 fresh && !p);
+            silo_tiles_rows_KIND(high, m, filled, depth, step, from, a_row, lined, tail, panels, c,
+                                 n, starts);
         else if (own)
             silo_vectors_rows_KIND(m, filled, depth, from, a_row, panels, c, n, starts);
         else

@@ -142,6 +142,17 @@ SILO_APART void silo_turn_sums(const void *from, int64_t rows, int64_t columns, 
 
 /* Copies `bytes` bytes, but at most a vector; the rest of the vector becomes 0. */
 SILO_INLINE void silo_copy_some(const char *from, int64_t bytes, void *to) {
+#if SILO_VECTOR_BITS == 512 && defined(__AVX512BW__)
+    typedef char line __attribute__((vector_size(64), aligned(1), may_alias));
+    const uint64_t some = bytes >= 64 ? ~(uint64_t)0 : bytes > 0 ? ((uint64_t)1 << bytes) - 1 : 0;
+    line read;
+    __asm__("kmovq %2, %%k1\n\tvmovdqu8 %1, %0%{%%k1%}%{z%}"
+            : "=v"(read)
+            : "m"(*(const line *)from), "r"(some)
+            : "k1");
+    *(line *)to = read;
+    return;
+#endif
     if (bytes >= SILO_VECTOR_BYTES) {
         __builtin_memcpy(to, from, SILO_VECTOR_BYTES);
         return;

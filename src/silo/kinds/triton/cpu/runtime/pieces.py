@@ -171,6 +171,7 @@ PIECES: dict[str, Piece] = {
             ("ACCUMULATE", "vdpbf16ps"),
         ),
     ),
+    "dot_two": Piece("dot_two.h", ("dot_packed_bf16", "dot_read_f16")),
     "dot_packed_i8": Piece(
         "dot_packed.h",
         ("dot_tile", "dot_unit"),
