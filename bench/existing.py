@@ -134,7 +134,7 @@ def watched_tuners() -> Generator[None]:
     from silo.kinds.triton.front.adapter import watch_autotuners
 
     class Nothing:
-        def known(self, tuner: Any, key: Any, configs: Any) -> Any:
+        def decision_for(self, tuner: Any, key: Any, configs: Any) -> Any:
             del tuner, key, configs
 
         def decided(self, tuner: Any, key: Any, config: Any) -> Any:

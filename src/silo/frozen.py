@@ -278,10 +278,10 @@ def _equality_of(
 def _identities_of(
     compared: tuple[tuple[str, Callable[[Any], object] | None], ...],
 ) -> Callable[[object], tuple[object, ...]]:
-    def values(one: object) -> tuple[object, ...]:
+    def values(constant: object) -> tuple[object, ...]:
         identities: list[object] = []
         for name, identity in compared:
-            value = getattr(one, name)
+            value = getattr(constant, name)
             identities.append(value if identity is None else identity(value))
         return tuple(identities)
 

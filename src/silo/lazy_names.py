@@ -8,12 +8,12 @@ from importlib import import_module
 __all__ = ["lazy_names"]
 
 
-def lazy_names(package: dict[str, object], places: Mapping[str, str]) -> Callable[[str], object]:
+def lazy_names(package: dict[str, object], modules: Mapping[str, str]) -> Callable[[str], object]:
     """Returns the ``__getattr__`` of a package whose names are defined in other modules.
 
     Args:
         package: the package's ``globals()``; a name is stored there once it was imported.
-        places: maps each name to its ``module:name``.
+        modules: maps each name to its ``module:name``.
 
     >>> package = {"__name__": "shapes"}
     >>> lazy_names(package, {"turn": "math:pi"})("turn") == package["turn"]
@@ -21,7 +21,7 @@ def lazy_names(package: dict[str, object], places: Mapping[str, str]) -> Callabl
     """
 
     def imported(name: str) -> object:
-        place = places.get(name)
+        place = modules.get(name)
         if place is None:
             raise AttributeError(f"module {package['__name__']!r} has no attribute {name!r}")
         module, _, there = place.partition(":")

@@ -256,7 +256,7 @@ class Settings:
         >>> Settings.from_environment({"SILO_HOME": "/tmp/store", "SILO_THREADS": "3"}).threads
         3
         """
-        variables = _given(environment)
+        variables = _set_variables(environment)
         cpus = available_cpus()
         return cls(
             home=_path(variables, "SILO_HOME"),
@@ -322,19 +322,19 @@ class Settings:
         )
 
 
-def _given(environment: Mapping[str, str]) -> dict[str, str]:
+def _set_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Returns the variables with a value; an empty value counts as absent."""
     return {name: value.strip() for name, value in environment.items() if value.strip()}
 
 
-def _triton_mode(given: Mapping[str, str]) -> str:
-    on_cpu = given.get("TRITON_DEFAULT_BACKEND") in _OWN_BACKENDS or _stand_in(given) == "cpu"
-    return _choice(given, "SILO_TRITON", TRITON_MODES, "cpu" if on_cpu else "auto")
+def _triton_mode(environment: Mapping[str, str]) -> str:
+    on_cpu = environment.get("TRITON_DEFAULT_BACKEND") in _OWN_BACKENDS or _stand_in(environment) == "cpu"
+    return _choice(environment, "SILO_TRITON", TRITON_MODES, "cpu" if on_cpu else "auto")
 
 
-def _inductor_parts(given: Mapping[str, str]) -> tuple[str, ...]:
+def _inductor_parts(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Returns the parts of Silo's Inductor integration that ``SILO_INDUCTOR`` lists; for ``off``, an empty tuple."""
-    text = given.get("SILO_INDUCTOR")
+    text = environment.get("SILO_INDUCTOR")
     if text is None:
         return INDUCTOR_PARTS
     named = {one.strip() for one in text.split(",")} - {"", "off"}
@@ -345,8 +345,8 @@ def _inductor_parts(given: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(one for one in INDUCTOR_PARTS if one in named)
 
 
-def _stand_in(given: Mapping[str, str]) -> str | None:
-    return _choice(given, "SILO_ON", STAND_INS, "cpu") if "SILO_ON" in given else None
+def _stand_in(environment: Mapping[str, str]) -> str | None:
+    return _choice(environment, "SILO_ON", STAND_INS, "cpu") if "SILO_ON" in environment else None
 
 
 @cache
@@ -358,9 +358,9 @@ def _default_home() -> Path:
     return Path(platformdirs.user_cache_dir("silo", appauthor=False))
 
 
-def _path(given: Mapping[str, str], name: str) -> str | None:
+def _path(environment: Mapping[str, str], name: str) -> str | None:
     """Returns the absolute path that the variable ``name`` holds, as text; None if it is not set."""
-    value = given.get(name)
+    value = environment.get(name)
     if value is None or value.startswith("/"):
         return value
     from pathlib import Path  # noqa: PLC0415  # an absolute path needs none of it
@@ -409,9 +409,9 @@ def working_folder(relative: object) -> Path:
         ) from None
 
 
-def _remote(given: Mapping[str, str]) -> str | None:
+def _remote(environment: Mapping[str, str]) -> str | None:
     """Returns the address of the remote store. Only its scheme is checked here."""
-    value = given.get("SILO_REMOTE")
+    value = environment.get("SILO_REMOTE")
     if value is None or value.partition(":")[0].lower() in REMOTE_SCHEMES:
         return value
     raise SettingsError(
@@ -420,37 +420,37 @@ def _remote(given: Mapping[str, str]) -> str | None:
     )
 
 
-def _choice(given: Mapping[str, str], name: str, choices: tuple[str, ...], default: str) -> str:
-    value = given.get(name, default).lower()
+def _choice(environment: Mapping[str, str], name: str, choices: tuple[str, ...], default: str) -> str:
+    value = environment.get(name, default).lower()
     if value not in choices:
         import difflib  # noqa: PLC0415  # not before something is wrong
 
         near = difflib.get_close_matches(value, choices, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise SettingsError(f"{name} is one of {', '.join(choices)}, not {given[name]!r}{hint}")
+        raise SettingsError(f"{name} is one of {', '.join(choices)}, not {environment[name]!r}{hint}")
     return value
 
 
-def _seconds(given: Mapping[str, str], name: str, default: float) -> float:
+def _seconds(environment: Mapping[str, str], name: str, default: float) -> float:
     try:
-        value = float(given.get(name, default))
+        value = float(environment.get(name, default))
     except ValueError:
         value = math.nan
     if not (value >= 0 and math.isfinite(value)):
-        raise SettingsError(f"{name} is a number of seconds, 0 or more, not {given[name]!r}")
+        raise SettingsError(f"{name} is a number of seconds, 0 or more, not {environment[name]!r}")
     return value
 
 
 @overload
-def _count(given: Mapping[str, str], name: str, default: int, least: int = 1) -> int: ...
+def _count(environment: Mapping[str, str], name: str, default: int, least: int = 1) -> int: ...
 
 
 @overload
-def _count(given: Mapping[str, str], name: str, default: None, least: int = 1) -> int | None: ...
+def _count(environment: Mapping[str, str], name: str, default: None, least: int = 1) -> int | None: ...
 
 
-def _count(given: Mapping[str, str], name: str, default: int | None, least: int = 1) -> int | None:
-    text = given.get(name)
+def _count(environment: Mapping[str, str], name: str, default: int | None, least: int = 1) -> int | None:
+    text = environment.get(name)
     if text is None:
         return default
     if not (text.isascii() and text.isdigit() and least <= int(text) <= 65536):
@@ -458,23 +458,23 @@ def _count(given: Mapping[str, str], name: str, default: int | None, least: int 
     return int(text)
 
 
-def _power_of_two(given: Mapping[str, str], name: str, default: int) -> int:
-    value = _count(given, name, default)
+def _power_of_two(environment: Mapping[str, str], name: str, default: int) -> int:
+    value = _count(environment, name, default)
     if value & (value - 1):
         raise SettingsError(f"{name} is a power of two, not {value}")
     return value
 
 
 @overload
-def _bytes(given: Mapping[str, str], name: str, default: int) -> int: ...
+def _bytes(environment: Mapping[str, str], name: str, default: int) -> int: ...
 
 
 @overload
-def _bytes(given: Mapping[str, str], name: str, default: None) -> int | None: ...
+def _bytes(environment: Mapping[str, str], name: str, default: None) -> int | None: ...
 
 
-def _bytes(given: Mapping[str, str], name: str, default: int | None) -> int | None:
-    text = given.get(name)
+def _bytes(environment: Mapping[str, str], name: str, default: int | None) -> int | None:
+    text = environment.get(name)
     if text is None:
         return default
     digits, shift = (text[:-1], _UNITS[text[-1].upper()]) if text[-1].upper() in _UNITS else (text, 0)
@@ -483,8 +483,8 @@ def _bytes(given: Mapping[str, str], name: str, default: int | None) -> int | No
     return int(digits) << shift
 
 
-def _flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:
-    text = given.get(name)
+def _flag(environment: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = environment.get(name)
     if text is None:
         return default
     if text not in ("0", "1"):
@@ -523,7 +523,7 @@ def settings() -> Settings:
     with _lock:
         if _current is None:
             _current = Settings.from_environment(os.environ)
-            _tell(_current)
+            _apply_log_settings(_current)
             _warn_of_unknown(os.environ)
         return _current
 
@@ -539,7 +539,7 @@ def _warn_of_unknown(environment: Mapping[str, str]) -> None:
         logging.getLogger("silo").warning("nothing reads the environment variable %s; %s", name, suggestion)
 
 
-def _tell(current: Settings) -> None:
+def _apply_log_settings(current: Settings) -> None:
     """Applies the settings ``log`` and ``quiet``. If both are the defaults, :mod:`silo.status_line` is not imported."""
     if current.log is None and not current.quiet and "silo.status_line" not in sys.modules:
         return
@@ -552,7 +552,7 @@ def checks_wanted() -> bool:
     """Whether this program's kernels run in checking mode. Leaves the other settings unread."""
     with _lock:
         current = _current
-    return current.check if current is not None else _given(os.environ).get("SILO_CHECK") == "1"
+    return current.check if current is not None else _set_variables(os.environ).get("SILO_CHECK") == "1"
 
 
 def records_wanted() -> bool:
@@ -567,7 +567,7 @@ def records_wanted() -> bool:
     if current is not None:
         named = current.record is not None or current.bundle is not None
         return named or (current.lock is not None and accelerate_wanted())
-    given = _given(os.environ)
+    given = _set_variables(os.environ)
     named = bool(given.get("SILO_RECORD") or given.get("SILO_BUNDLE"))
     return named or (bool(given.get("SILO_LOCK")) and accelerate_wanted())
 
@@ -579,19 +579,21 @@ def triton_mode() -> str:
     """
     with _lock:
         current = _current
-    return _triton_mode(_given(os.environ)) if current is None else current.triton
+    return _triton_mode(_set_variables(os.environ)) if current is None else current.triton
 
 
 def triton_default() -> str:
     """Returns the backend that Triton's own variable ``TRITON_DEFAULT_BACKEND`` names; "" if it is not set."""
-    return _given(os.environ).get("TRITON_DEFAULT_BACKEND", "")
+    return _set_variables(os.environ).get("TRITON_DEFAULT_BACKEND", "")
 
 
 def accelerate_wanted() -> bool:
     """Returns ``settings().accelerate``. Leaves the other settings unread, like :func:`triton_mode`."""
     with _lock:
         current = _current
-    return _flag(_given(os.environ), "SILO_ACCELERATE", default=False) if current is None else current.accelerate
+    return (
+        _flag(_set_variables(os.environ), "SILO_ACCELERATE", default=False) if current is None else current.accelerate
+    )
 
 
 def inductor_wanted() -> bool:
@@ -606,7 +608,7 @@ def inductor_wanted() -> bool:
         current = _current
     if current is not None:
         return current.accelerate and bool(current.inductor)
-    return accelerate_wanted() and bool(_inductor_parts(_given(os.environ)))
+    return accelerate_wanted() and bool(_inductor_parts(_set_variables(os.environ)))
 
 
 def search_path() -> str | None:
@@ -618,7 +620,7 @@ def stand_in_wanted() -> bool:
     """Whether ``settings().on`` is ``cpu``. Leaves the other settings unread, like :func:`triton_mode`."""
     with _lock:
         current = _current
-    return (_stand_in(_given(os.environ)) if current is None else current.on) == "cpu"
+    return (_stand_in(_set_variables(os.environ)) if current is None else current.on) == "cpu"
 
 
 def environment_memory() -> dict[object, object]:
@@ -642,13 +644,13 @@ def override(**changes: object) -> Generator[Settings]:
     changed = replace(before, **changes)  # pyright: ignore[reportArgumentType]  # dataclass refuses unknown names
     with _lock:
         _current = changed
-        _tell(changed)
+        _apply_log_settings(changed)
     try:
         yield changed
     finally:
         with _lock:
             _current = before
-            _tell(before)
+            _apply_log_settings(before)
 
 
 def local_ranks() -> tuple[int, int]:

@@ -213,7 +213,7 @@ class _Line:
         """Prints a line that stays."""
         with self._lock:
             self._write("")
-            self._put(printable(text) + "\n")
+            self._print_plain(printable(text) + "\n")
 
     def forget(self) -> None:
         """Removes all tasks in a child made by fork: they are the parent's."""
@@ -241,11 +241,11 @@ class _Line:
         if not text and not self._shown:
             return
         text = text[: _width()]
-        self._put("\r" + text.ljust(self._shown) + ("" if text else "\r"))
+        self._print_plain("\r" + text.ljust(self._shown) + ("" if text else "\r"))
         self._shown = len(text)
 
     @staticmethod
-    def _put(text: str) -> None:
+    def _print_plain(text: str) -> None:
         try:
             sys.stderr.write(text)
             sys.stderr.flush()

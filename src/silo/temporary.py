@@ -61,7 +61,7 @@ def keep_text(text: str, suffix: str) -> str:
     handle, name = tempfile.mkstemp(prefix=_KEPT, suffix=suffix)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text)
-    own = sorted(_own(Path(name).parent, (_KEPT,), folders=False), key=lambda pair: -pair[1])
+    own = sorted(_own_entries(Path(name).parent, (_KEPT,), folders=False), key=lambda pair: -pair[1])
     newest = Path(name).stat().st_mtime
     for place, (path, changed_s) in enumerate(own):
         if path != name and (place >= _MOST_KEPT or newest - changed_s > _KEPT_S):
@@ -79,7 +79,7 @@ def _sweep(parent: Path) -> None:
         return
     _swept = True
     before_s = time.time() - _YOUNG_S
-    for count, (path, changed_s) in enumerate(_own(parent, _PREFIXES, folders=True)):
+    for count, (path, changed_s) in enumerate(_own_entries(parent, _PREFIXES, folders=True)):
         if count >= _MOST_REMOVED:
             return
         if changed_s < before_s and (lock := _lock(path)) is not None:
@@ -87,7 +87,7 @@ def _sweep(parent: Path) -> None:
             os.close(lock)
 
 
-def _own(parent: Path, prefixes: tuple[str, ...], *, folders: bool) -> Iterator[tuple[str, float]]:
+def _own_entries(parent: Path, prefixes: tuple[str, ...], *, folders: bool) -> Iterator[tuple[str, float]]:
     """Yields path and time of change of this user's files or folders with one of these prefixes.
 
     At most ``_MOST_LOOKED_AT`` names are read.

@@ -78,7 +78,7 @@ def test_a_caller_s_value_is_the_one_that_the_config_has(values):
     """A space with V=1 does not stand for a call that gives V=True."""
     space = ConfigSet([Config.of(V=value) for value in values])
     for value in (*values, True, 1, -0.0):
-        (found,) = space.for_call(given={"V": value}).listed
+        (found,) = space.for_call(constexprs={"V": value}).listed
         assert written(found.as_dict()["V"]) == written(value)
 
 

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["Artifact", "BlobRef", "blob_ref", "decoded", "text_of"]
 
 
-def _read_sha256(data: JSON, what: str) -> str:
-    text = read_text(data, what)
+def _read_sha256(data: JSON, label: str) -> str:
+    text = read_text(data, label)
     if len(text) != 64 or set(text) - set("0123456789abcdef"):
-        raise malformed(what, data)
+        raise malformed(label, data)
     return text
 
 

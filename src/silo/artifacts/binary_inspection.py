@@ -139,8 +139,8 @@ class _Reader:
         self._at = end
         return chunk
 
-    def _error(self, what: str) -> CompileError:
-        return CompileError(f"the metadata of the binary cannot be read: {what} (offset {self._at})")
+    def _error(self, label: str) -> CompileError:
+        return CompileError(f"the metadata of the binary cannot be read: {label} (offset {self._at})")
 
 
 # ---- Resources recorded in a device binary ----

@@ -233,11 +233,11 @@ def _inside(elf: Elf) -> str:
     return "shared objects for the CPU are not taken, kernels for it are compiled from source (silo.kernel)"
 
 
-def _read(reader: Callable[[bytes], T], data: bytes, name: str, what: str) -> T:
+def _read(reader: Callable[[bytes], T], data: bytes, name: str, label: str) -> T:
     try:
         return reader(data)
     except CompileError as error:
-        raise SourceError(f"{name} looks like {what} but is truncated or damaged: {error}") from error
+        raise SourceError(f"{name} looks like {label} but is truncated or damaged: {error}") from error
 
 
 def check_layout(kernel: BinaryKernel, layout: Sequence[LayoutSlot]) -> None:

@@ -33,9 +33,11 @@ class _Tool:
     install: str
     folders: tuple[str, ...] = ()
 
-    def find(self, brought: Sequence[str]) -> str | None:
-        """Returns the path of the program, or None; ``brought`` are further folders to look in."""
-        return shutil.which(self.name) or shutil.which(self.name, path=os.pathsep.join((*self.folders, *brought)))
+    def find(self, further_folders: Sequence[str]) -> str | None:
+        """Returns the path of the program, or None; ``further_folders`` are further folders to look in."""
+        return shutil.which(self.name) or shutil.which(
+            self.name, path=os.pathsep.join((*self.folders, *further_folders))
+        )
 
 
 _CUDA = "it is in the CUDA toolkit"
@@ -56,16 +58,16 @@ _TOOLS = {
 DISASSEMBLED = {"cubin": "sass", "hsaco": "amdgcn", "so": "asm"}
 
 
-def disassemble(data: bytes, kind: str, brought: Sequence[BroughtTools] = ()) -> str:
+def disassemble(data: bytes, kind: str, own_tools: Sequence[BroughtTools] = ()) -> str:
     """Returns the instructions of a blob of kind ``cubin``, ``hsaco`` or ``so``.
 
-    ``brought`` are packages in which disassemblers are looked for too.
+    ``own_tools`` are packages in which disassemblers are looked for too.
 
     Raises:
         ToolchainError: no disassembler was found, or all failed. The message names the package to install.
     """
     problems: list[str] = []
-    fitting = [tools for tools in brought if kind in tools.kinds]
+    fitting = [tools for tools in own_tools if kind in tools.kinds]
     folders = [folder for tools in fitting for folder in tools.folders]
     also = "".join(f" and in {tools.package}" for tools in fitting)
     for tool in _TOOLS[kind]:

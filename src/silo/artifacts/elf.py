@@ -122,14 +122,14 @@ def _string(table: bytes, offset: int) -> str:
     return table[offset:end].decode("utf-8", "backslashreplace")
 
 
-def _damaged(field: str, what: str) -> CompileError:
-    return CompileError(f"the binary cannot be read: {field}: {what}")
+def _damaged(field: str, label: str) -> CompileError:
+    return CompileError(f"the binary cannot be read: {field}: {label}")
 
 
 _GNU_HASH = 0x6FFFFFF6  # the type of the section with the table in which a loader looks up the names of symbols
 
 
-def same_code(one: Artifact, other: Artifact, read: Callable[[str], bytes | None]) -> Decision:
+def same_code(first: Artifact, other: Artifact, read: Callable[[str], bytes | None]) -> Decision:
     """Decides whether two artifacts give a driver the same code and are launched alike.
 
     Native code may differ in the name of its entry, because the name contains a part of the job's key, and the key
@@ -137,24 +137,24 @@ def same_code(one: Artifact, other: Artifact, read: Callable[[str], bytes | None
     names.
 
     Args:
-        one: the first artifact.
+        first: the first artifact.
         other: the second artifact.
         read: returns the bytes of a blob by its SHA-256, or None; called only for native code whose entries differ.
     """
-    if one.blob.kind != other.blob.kind:
-        return Rejected(f"{one.blob.kind} there, {other.blob.kind} here")
-    if replace(one.launch, entry="") != replace(other.launch, entry=""):
+    if first.blob.kind != other.blob.kind:
+        return Rejected(f"{first.blob.kind} there, {other.blob.kind} here")
+    if replace(first.launch, entry="") != replace(other.launch, entry=""):
         return Rejected("it is launched in another way")
-    if one.launch.entry == other.launch.entry:
-        return Accepted() if one.blob.sha256 == other.blob.sha256 else Rejected("other machine code")
-    if not one.runs_on_host or one.blob.size != other.blob.size:
+    if first.launch.entry == other.launch.entry:
+        return Accepted() if first.blob.sha256 == other.blob.sha256 else Rejected("other machine code")
+    if not first.runs_on_host or first.blob.size != other.blob.size:
         return Rejected("other machine code")
-    texts = [read(artifact.blob.sha256) for artifact in (one, other)]
+    texts = [read(artifact.blob.sha256) for artifact in (first, other)]
     if None in texts:
         return Rejected("the store has its code no longer")
     bare = [
         _without_name(text, artifact.launch.entry.encode())
-        for text, artifact in zip(texts, (one, other), strict=True)
+        for text, artifact in zip(texts, (first, other), strict=True)
         if text is not None
     ]
     return Accepted() if bare[0] == bare[1] else Rejected("other machine code")

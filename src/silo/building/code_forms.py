@@ -71,18 +71,18 @@ class CodeForms(Mapping[str, str | bytes]):
         artifact: Artifact,
         read_blob: Callable[[BlobRef], bytes],
         source: Source | None = None,
-        asked: Variant | None = None,
+        variant: Variant | None = None,
     ) -> None:
         self._artifact = artifact
         self._read_blob = read_blob
         self._source = source
-        self._asked = asked or artifact.variant
-        self._made: dict[str, str | bytes] = {}
+        self._variant_asked_for = variant or artifact.variant
+        self._texts: dict[str, str | bytes] = {}
 
     def __getitem__(self, name: str) -> str | bytes:
-        if name not in self._made:
-            self._made[name] = self._make(name)
-        return self._made[name]
+        if name not in self._texts:
+            self._texts[name] = self._make(name)
+        return self._texts[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys((*self._forms, *self._sidecars, self._artifact.blob.kind)))
@@ -98,17 +98,21 @@ class CodeForms(Mapping[str, str | bytes]):
     def _compiler(self) -> ShowsCode | None:
         if self._source is None:
             return None
-        compiler = select_compiler(self._source.kind, self._asked.target)
+        compiler = select_compiler(self._source.kind, self._variant_asked_for.target)
         return compiler if isinstance(compiler, ShowsCode) else None
 
     @property
     def _forms(self) -> tuple[str, ...]:
-        return () if self._compiler is None else self._compiler.code_forms(self._asked.target)
+        return () if self._compiler is None else self._compiler.code_forms(self._variant_asked_for.target)
 
     @cached_property
     def _job(self) -> CompileJob:
         assert self._source is not None
-        return select_compiler(self._source.kind, self._asked.target).lower(self._source, self._asked).job
+        return (
+            select_compiler(self._source.kind, self._variant_asked_for.target)
+            .lower(self._source, self._variant_asked_for)
+            .job
+        )
 
     def _make(self, name: str) -> str | bytes:
         blob = self._artifact.blob

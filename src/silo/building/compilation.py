@@ -86,13 +86,13 @@ def _artifacts_travel(compiler: Compiler, target: Target) -> bool:
     return target.kind != "cpu" or not any(kind.host_code for kind in compiler.declaration.blobs)
 
 
-def _pass_on(made: Future[Compiled | Outcome], compiled: Future[Compiled]) -> None:
+def _pass_on(waiting: Future[Compiled | Outcome], compiled: Future[Compiled]) -> None:
     if compiled.cancelled():
-        made.set_exception(CompileError("the compile pool was closed"))
+        waiting.set_exception(CompileError("the compile pool was closed"))
     elif error := compiled.exception():
-        made.set_exception(error)
+        waiting.set_exception(error)
     else:
-        made.set_result(compiled.result())
+        waiting.set_result(compiled.result())
 
 
 def _may_be_addresses(value: object) -> bool:
@@ -218,9 +218,9 @@ class Compilation:
                 return artifacts.outcome(key)
             return Outcome(artifact.launch, artifact.blob, artifact.sidecars)
 
-        def answered(asked: Future[Outcome | None]) -> None:
+        def answered(fetched: Future[Outcome | None]) -> None:
             try:
-                outcome = asked.result()
+                outcome = fetched.result()
                 if outcome is None:
                     self._submit(compiler, job).add_done_callback(partial(_pass_on, future))
                     return
@@ -251,7 +251,7 @@ class Compilation:
             pending.sought, pending.outcome, pending.future = None, lowered_code.outcome, lowered_code.future
         outcome = pending.outcome or self._outcomes.get(pending.job)
         if outcome is None:
-            outcome = self._kept(pending)
+            outcome = self._finished_outcome(pending)
         artifact = Artifact(
             variant=pending.variant,
             launch=outcome.launch,
@@ -265,7 +265,7 @@ class Compilation:
         pending.artifact = artifact
         return artifact
 
-    def _kept(self, pending: Pending) -> Outcome:
+    def _finished_outcome(self, pending: Pending) -> Outcome:
         assert pending.future is not None
         compiled = pending.future.result()
         pending.fresh = isinstance(compiled, Compiled)

@@ -118,16 +118,16 @@ def call_opaque(
 class _BeforeConfig(dict[str, object]):
     """The arguments of a call, for a heuristic. Reading a name that a config would set raises SpaceError."""
 
-    def __init__(self, given: Mapping[str, object], config_names: Collection[str], what: str, reason: str) -> None:
-        super().__init__(given)
+    def __init__(self, arguments: Mapping[str, object], config_names: Collection[str], label: str, reason: str) -> None:
+        super().__init__(arguments)
         self._config_names = config_names
-        self._what = what
+        self._label = label
         self._reason = reason
 
     def __missing__(self, name: str) -> object:
         if name in self._config_names:
             raise SpaceError(
-                f"{self._what} reads {name}, which differs between the configs, and runs in Python before one is "
+                f"{self._label} reads {name}, which differs between the configs, and runs in Python before one is "
                 f"chosen, for it cannot be written as an expression ({self._reason}). Compute it from numbers of the "
                 f"call and {name} alone, or give {name} in the call"
             )

@@ -130,7 +130,7 @@ class HeuristicLauncher:
         self._kernel = kernel
         self._call_opaque = call_opaque
         self._names = signature.names
-        self._known = {**defaults, **kernel.agreed_values}
+        self._known_values = {**defaults, **kernel.agreed_values}
 
     @property
     def native(self) -> Launcher:
@@ -150,7 +150,7 @@ class HeuristicLauncher:
     def complete(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
         """Returns the keyword arguments with the heuristics' values; a value that the caller gave takes precedence."""
         kernel = self._kernel
-        call_values = {**self._known, **dict(zip(self._names, args, strict=False)), **kwargs}
+        call_values = {**self._known_values, **dict(zip(self._names, args, strict=False)), **kwargs}
         return {**kwargs, **self._call_opaque(kernel.name, kernel.derived, call_values, kernel.config_names)}
 
 

@@ -77,14 +77,14 @@ def compile_plans(
     return packed
 
 
-def _is_needed(one: BuildVariant) -> bool:
+def _is_needed(build_variant: BuildVariant) -> bool:
     """Returns whether a call may use the variant although it was never measured."""
-    return one.generic or bool(one.leads) or not one.cases
+    return build_variant.generic or bool(build_variant.leads) or not build_variant.cases
 
 
-def _start(compilation: Compilation, one: BuildVariant) -> Pending | CompileError:
+def _start(compilation: Compilation, build_variant: BuildVariant) -> Pending | CompileError:
     try:
-        return compilation.start(one.variant)
+        return compilation.start(build_variant.variant)
     except CompileError as error:
         return error
 

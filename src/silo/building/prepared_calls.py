@@ -45,8 +45,8 @@ class TupleCall:
             return grid
         function = cast("Callable[[Mapping[str, object]], object]", grid)
 
-        def with_tuples(known: Mapping[str, object]) -> object:
-            return function({**known, **self.tuples})
+        def with_tuples(arguments: Mapping[str, object]) -> object:
+            return function({**arguments, **self.tuples})
 
         return with_tuples
 
@@ -101,23 +101,24 @@ def serve_tuples(
 class TupleLauncher:
     """A bound launcher for calls with tuples, each of the shape that it was bound with."""
 
-    def __init__(self, bound: Any, kernel: DeclaredKernel, found: TupleCall) -> None:  # noqa: ANN401  # a launcher
+    def __init__(self, bound: Any, kernel: DeclaredKernel, tuple_call: TupleCall) -> None:  # noqa: ANN401  # a launcher
         self._bound = bound
         self._kernel = kernel
-        self._found = found
+        self._tuple_call = tuple_call
 
     def __call__(self, *args: object, **kwargs: object) -> None:
         """Launches the call. Raises ArgumentError for tuples of other shapes than the bound ones."""
         self._bound(**self._named(args, kwargs))
 
     def __getitem__(self, grid: object) -> Callable[..., None]:
-        return lambda *args, **kwargs: self._bound[self._found.grid(grid)](**self._named(args, kwargs))
+        return lambda *args, **kwargs: self._bound[self._tuple_call.grid(grid)](**self._named(args, kwargs))
 
     def _named(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Mapping[str, object]:
         call = tuple_call(self._kernel, args, kwargs)
-        if call is None or call.kernel is not self._found.kernel:
+        if call is None or call.kernel is not self._tuple_call.kernel:
             raise ArgumentError(
-                f"{self._kernel.name} was bound with tuples {describe(self._found.tuples)}, and gets other ones; call "
+                f"{self._kernel.name} was bound with tuples {describe(self._tuple_call.tuples)}, and gets other "
+                "ones; call "
                 "the kernel itself, or bind it again"
             )
         return call.named

@@ -93,8 +93,8 @@ def _cut_kernel(kernel: BundleKernel, targets: Sequence[Target] | None) -> Bundl
     )
 
 
-def _bare(one: BundleVariant) -> BundleVariant:
-    return replace(one, artifact=replace(one.artifact, sidecars=()))
+def _bare(variant: BundleVariant) -> BundleVariant:
+    return replace(variant, artifact=replace(variant.artifact, sidecars=()))
 
 
 _NOTE: Final = "slice"  # the name of the note that holds the positions of a slice's entries in the whole bundle
@@ -162,7 +162,7 @@ def cut_slice(bundle: Bundle, wanted: Sequence[Target]) -> Slice:
             raise BundleError(f"{bundle.name} has no code for {wanted_target}; it has code for {has}")
     matching = {str(target) for target in available if any(is_for(target, wanted_target) for wanted_target in wanted)}
     first = bool(available) and str(available[0]) in matching
-    kernels = [_cut(kernel, matching, first=first) for kernel in _apart(bundle, contents)]
+    kernels = [_cut(kernel, matching, first=first) for kernel in _kernels_of(bundle, contents)]
     kernels = [kernel for kernel in kernels if kernel is not None]
     return _together(contents, kernels, slice_of(bundle) or bundle.identity)
 
@@ -183,7 +183,7 @@ def join_slices(bundles: Sequence[Bundle], *, noted: bool = False) -> Slice:
     kernels_by_name: dict[str, list[_Kernel]] = {}
     for number, bundle in enumerate(bundles):
         first = 0 if identity else number << 40
-        for kernel in _apart(bundle, bundle.contents(), first):
+        for kernel in _kernels_of(bundle, bundle.contents(), first):
             kernels_by_name.setdefault(kernel.head.name, []).append(kernel)
     remarks: list[str] = []
     kernels = [_joined(kernels_by_name[name], remarks, slices=bool(identity)) for name in sorted(kernels_by_name)]
@@ -222,7 +222,7 @@ def _planned(bundles: Sequence[Bundle]) -> tuple[RecordedPlan, ...]:
     return tuple(plans[name] for name in sorted(plans))
 
 
-def _apart(bundle: Bundle, contents: BundleContents, first: int = 0) -> list[_Kernel]:
+def _kernels_of(bundle: Bundle, contents: BundleContents, first: int = 0) -> list[_Kernel]:
     """Takes the kernels of a bundle apart; ``first`` is added to the position of each entry in the whole bundle.
 
     Entries that a slice gained after it was cut (by tuning) come after the entries of the whole bundle.
@@ -245,20 +245,22 @@ def _apart(bundle: Bundle, contents: BundleContents, first: int = 0) -> list[_Ke
     ]
 
 
-def _cut(kernel: _Kernel, here: AbstractSet[str], *, first: bool) -> _Kernel | None:
-    """Returns a slice's part of a kernel, None if it is empty. ``here`` are the targets of the slice.
+def _cut(kernel: _Kernel, slice_targets: AbstractSet[str], *, first: bool) -> _Kernel | None:
+    """Returns a slice's part of a kernel, None if it is empty. ``slice_targets`` are the targets of the slice.
 
     With ``first`` the slice also gets the kernel if it has no code at all.
     """
     own = list(dict.fromkeys(_target_of(item) for _, item in kernel.variants))
-    if not (any(target in here for target in own) or (first and not own)):
+    if not (any(target in slice_targets for target in own) or (first and not own)):
         return None
-    strays = not own or own[0] in here
+    strays = not own or own[0] in slice_targets
 
     def kept(part: _Part) -> _Part:
         targets = [_target_of(item) for _, item in part]
         return [
-            pair for pair, target in zip(part, targets, strict=True) if (target in here if target in own else strays)
+            pair
+            for pair, target in zip(part, targets, strict=True)
+            if (target in slice_targets if target in own else strays)
         ]
 
     return _Kernel(kernel.head, *map(kept, kernel.parts))
@@ -281,11 +283,13 @@ def _joined(kernels: Sequence[_Kernel], remarks: list[str], *, slices: bool) -> 
                     f"kernel {head.name} has another {name} in each of two bundles, so they are not of one source: "
                     "build both from the same"
                 )
-    variants = _once("variants", [kernel.variants for kernel in kernels], _key_of_variant)
-    rules = _once(
+    variants = _without_repetitions("variants", [kernel.variants for kernel in kernels], _key_of_variant)
+    rules = _without_repetitions(
         "dispatch rules", _rules_of(kernels, remarks, slices=slices), lambda item: repr(cast("BundleRules", item).key)
     )
-    trials = _once("trials", [kernel.trials for kernel in kernels], lambda item: canonical_json(cast("JSON", item)))
+    trials = _without_repetitions(
+        "trials", [kernel.trials for kernel in kernels], lambda item: canonical_json(cast("JSON", item))
+    )
     return _Kernel(head, variants, rules, trials)
 
 
@@ -316,7 +320,7 @@ def _rules_of(kernels: Sequence[_Kernel], remarks: list[str], *, slices: bool) -
     ]
 
 
-def _once(what: str, parts: Iterable[_Part], key_of: Callable[[object], object]) -> _Part:
+def _without_repetitions(label: str, parts: Iterable[_Part], key_of: Callable[[object], object]) -> _Part:
     """Returns all items in the order of their positions in the whole bundle, without repetitions.
 
     Raises BundleError if two different items have one key.
@@ -327,7 +331,7 @@ def _once(what: str, parts: Iterable[_Part], key_of: Callable[[object], object])
             entry = items.setdefault(key_of(item), (position, item))
             if entry[1] != item:
                 raise BundleError(
-                    f"two bundles have different {what} for the same calls: build or tune one of them again"
+                    f"two bundles have different {label} for the same calls: build or tune one of them again"
                 )
     return sorted(items.values(), key=lambda pair: pair[0])
 
@@ -380,7 +384,7 @@ def _noted(bundle: Bundle) -> tuple[str, dict[str, tuple[Sequence[int], ...]]]:
     match note:
         case {"of": str(of), "places": dict(places)}:
             return of, {
-                name: tuple(map(_places, parts))
+                name: tuple(map(_numbers_in, parts))
                 for name, parts in places.items()
                 if isinstance(parts, list) and len(parts) == 3
             }
@@ -388,7 +392,7 @@ def _noted(bundle: Bundle) -> tuple[str, dict[str, tuple[Sequence[int], ...]]]:
             return "", {}
 
 
-def _places(runs: JSON) -> Sequence[int]:
+def _numbers_in(runs: JSON) -> Sequence[int]:
     numbers = [run for run in runs if type(run) is int] if isinstance(runs, list) else []
     places: list[int] = []
     for start, count in zip(numbers[::2], numbers[1::2], strict=False):
@@ -415,13 +419,14 @@ def _key_of_variant(item: object) -> str:
     return artifact.variant.artifact_key(artifact.compiler)
 
 
-def _agreed(what: str, texts: Iterable[Iterable[tuple[str, str]]]) -> tuple[tuple[str, str], ...]:
+def _agreed(label: str, texts: Iterable[Iterable[tuple[str, str]]]) -> tuple[tuple[str, str], ...]:
     """Returns all bundles' pairs of name and text. Raises BundleError if one name has different texts."""
     values: dict[str, str] = {}
     for pairs in texts:
         for name, text in pairs:
             if values.setdefault(name, text) != text:
                 raise BundleError(
-                    f"two bundles have {what} of {name} {values[name]} and {text}: one bundle has one; build them alike"
+                    f"two bundles have {label} of {name} {values[name]} and {text}: one bundle has one; build them "
+                    "alike"
                 )
     return tuple(sorted(values.items()))

@@ -146,10 +146,10 @@ _TEXTS: Final[Form[tuple[tuple[str, str], ...]]] = Form(
 )
 
 
-def _read_plans(data: JSON, what: str) -> tuple[RecordedPlan, ...]:
+def _read_plans(data: JSON, label: str) -> tuple[RecordedPlan, ...]:
     from silo.core.recorded_plans import RecordedPlan  # noqa: PLC0415  # most bundles have no plans
 
-    return listed(value_of(RecordedPlan)).read(data, what)
+    return listed(value_of(RecordedPlan)).read(data, label)
 
 
 _PLANS: Final[Form[tuple[RecordedPlan, ...]]] = Form(_read_plans, lambda plans: [plan.to_json() for plan in plans])
@@ -463,17 +463,17 @@ def calls_of(kernel: BundleKernel) -> str:
     )
 
 
-def host_code(one: BundleVariant, calls: str) -> HostCode:
+def host_code(variant: BundleVariant, calls: str) -> HostCode:
     """Returns the value that a user consents to for a variant's native code: the code and everything about its calls.
 
     ``calls`` is the result of :func:`calls_of` for the kernel.
     """
-    return one.artifact.host_code(variant_calls(one, calls))
+    return variant.artifact.host_code(variant_calls(variant, calls))
 
 
-def variant_calls(one: BundleVariant, calls: str) -> JSON:
+def variant_calls(variant: BundleVariant, calls: str) -> JSON:
     """Returns a bundle's data about the calls of one variant; ``calls`` is the digest of :func:`calls_of`."""
-    return [calls, one.artifact.variant.config.to_json()]
+    return [calls, variant.artifact.variant.config.to_json()]
 
 
 def host_cases(kernel: BundleKernel, codes: Iterable[HostCode]) -> HostCases | None:
@@ -511,11 +511,11 @@ def host_plan(plan: RecordedPlan, codes: Iterable[str]) -> HostPlan:
     return HostPlan(hashlib.sha256(canonical_json(plan.to_json())).hexdigest(), tuple(codes))
 
 
-def host_text(one: BundleVariant, code: HostCode) -> HostText | None:
+def host_text(variant: BundleVariant, code: HostCode) -> HostText | None:
     """Returns the value that a user consents to for the C text of ``code``, a variant's native code, or None."""
     from silo.core.consent import HostText  # noqa: PLC0415  # only builds, exports and commands about trust need it
 
-    text = next((ref.sha256 for ref in one.artifact.sidecars if ref.kind == "c"), None)
+    text = next((ref.sha256 for ref in variant.artifact.sidecars if ref.kind == "c"), None)
     return None if text is None else HostText(text, code.digest)
 
 

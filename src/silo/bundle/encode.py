@@ -46,15 +46,15 @@ __all__ = ["BLOB_KIND", "KERNEL", "TARGET", "encode_manifest", "encode_variant",
 class _Tables:
     def __init__(self) -> None:
         self._rows: dict[str, list[JSON]] = {name: [] for name in TABLES}
-        self._found: dict[tuple[str, bytes], int] = {}
+        self._index_of: dict[tuple[str, bytes], int] = {}
 
     def index(self, table: str, row: JSON) -> int:
         """Returns the index of ``row``, which is added if it is new."""
         # Rows are compared by canonical text: 1, True and 1.0 are equal in Python, but different constants of a kernel.
         key = (table, canonical_json(row))
-        row_number = self._found.get(key)
+        row_number = self._index_of.get(key)
         if row_number is None:
-            row_number = self._found[key] = len(self._rows[table])
+            row_number = self._index_of[key] = len(self._rows[table])
             self._rows[table].append(row)
         return row_number
 

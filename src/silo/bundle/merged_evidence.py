@@ -53,13 +53,13 @@ class Evidence:
             if study.compiler not in compiler_set:
                 continue
             machine = str(study.device), study.policy, study.driver
-            trials.setdefault(_place(_key_of(study), study.bucket), {}).setdefault(machine, []).append(trial)
+            trials.setdefault(_place_of(_key_of(study), study.bucket), {}).setdefault(machine, []).append(trial)
         return cls(trials)
 
     def times(self, key: RulesKey, bucket: Bucket, config: Config) -> Mapping[_Machine, Estimate]:
         """Returns the time of a config on each machine that measured it for these calls."""
         times: dict[_Machine, Estimate] = {}
-        for machine, trials in self.trials.get(_place(key, bucket), {}).items():
+        for machine, trials in self.trials.get(_place_of(key, bucket), {}).items():
             winner = choose_winner(trials)
             if winner is None:
                 continue
@@ -75,26 +75,28 @@ def _key_of(study: Study) -> RulesKey:
     return study.target, study.signature, study.specialization.extents
 
 
-def _place(key: RulesKey, bucket: Bucket) -> _Place:
+def _place_of(key: RulesKey, bucket: Bucket) -> _Place:
     target, signature, extents = key
     return repr((target, signature.without_effects(), extents)), canonical_json(bucket_to_json(bucket))
 
 
-def faster_by_trials(own: Mapping[_Machine, Estimate], theirs: Mapping[_Machine, Estimate]) -> Decision:
-    """Decides whether code with the times ``theirs`` replaces code with the times ``own``.
+def faster_by_trials(own_times: Mapping[_Machine, Estimate], theirs: Mapping[_Machine, Estimate]) -> Decision:
+    """Decides whether code with the times ``theirs`` replaces code with the times ``own_times``.
 
     Accepted if, on at least one machine that measured both, the interval of ``theirs`` lies wholly below the interval
-    of ``own``, and on no machine wholly above.
+    of ``own_times``, and on no machine wholly above.
     """
-    shared = [machine for machine in own if machine in theirs]
+    shared = [machine for machine in own_times if machine in theirs]
     if not shared:
         return Rejected("no device model, driver and policy measured both")
-    worse = [common_machine for common_machine in shared if theirs[common_machine].low_ns > own[common_machine].high_ns]
+    worse = [
+        common_machine for common_machine in shared if theirs[common_machine].low_ns > own_times[common_machine].high_ns
+    ]
     better = [
-        common_machine for common_machine in shared if theirs[common_machine].high_ns < own[common_machine].low_ns
+        common_machine for common_machine in shared if theirs[common_machine].high_ns < own_times[common_machine].low_ns
     ]
     compared = (better or worse or shared)[0]
-    text = f"{theirs[compared].median_ns} ns and {own[compared].median_ns} ns on {compared[0]}, measured apart"
+    text = f"{theirs[compared].median_ns} ns and {own_times[compared].median_ns} ns on {compared[0]}, measured apart"
     if better and not worse:
         return Accepted(text)
     return Rejected(f"slower on {worse[0][0]}: {text}" if worse else f"{text}, do not separate them")

@@ -211,14 +211,16 @@ class Manifest:
             for (target, kind), numbers in numbers_by_code.items()
         )
 
-    def groups(self, kernel: int, known: Mapping[str, Value] | None = None) -> Iterator[VariantGroup]:
+    def groups(self, kernel: int, constants: Mapping[str, Value] | None = None) -> Iterator[VariantGroup]:
         """Groups variants by the facts that decide whether a call may use them, in order of first occurrence.
 
-        Configs are not among the facts. ``known`` are the constants of a call: groups that were compiled for other
-        constants are left out without reading the rest of them. If ``known`` is None, no group is left out.
+        Configs are not among the facts. ``constants`` are the constants of a call: groups that were compiled for other
+        constants are left out without reading the rest of them. If ``constants`` is None, no group is left out.
         """
         identities = (
-            None if known is None else {name: identity_of(value_to_json(value)) for name, value in known.items()}
+            None
+            if constants is None
+            else {name: identity_of(value_to_json(value)) for name, value in constants.items()}
         )
         for target, kind, signature, specialization, numbers in self._open.groups(kernel):
             if identities is None or all(
@@ -409,9 +411,9 @@ class OpenKernel:
         number = self._manifest.exact(self._number, wanted)
         return None if number is None else self[number]
 
-    def groups(self, known: Mapping[str, Value] | None = None) -> Iterator[VariantGroup]:
-        """Groups the kernel's variants, without groups that were compiled for other constants than ``known``."""
-        return self._manifest.groups(self._number, known)
+    def groups(self, constants: Mapping[str, Value] | None = None) -> Iterator[VariantGroup]:
+        """Groups the kernel's variants, without groups that were compiled for other constants than ``constants``."""
+        return self._manifest.groups(self._number, constants)
 
     @property
     def sources(self) -> frozenset[str]:

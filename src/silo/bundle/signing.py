@@ -171,7 +171,7 @@ class Signing:
     """
 
     def __init__(self, opened: bytes, key: SecretKey | None = None) -> None:
-        self._known = {opened}
+        self._known_digests = {opened}
         self._key = key
 
     def settle(self, path: str | os.PathLike[str], before: bytes, after: bytes) -> str:
@@ -181,8 +181,8 @@ class Signing:
             SignatureError: another program replaced the bundle that was refined, so the result is not signed.
         """
         key = self._key
-        if key is None or before in self._known or signed_by(path, before, key.public):
-            self._known.add(after)
+        if key is None or before in self._known_digests or signed_by(path, before, key.public):
+            self._known_digests.add(after)
             return settle_signature(path, before, after, key)
         removed = settle_signature(path, before, after, None)
         raise SignatureError(

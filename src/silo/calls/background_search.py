@@ -184,7 +184,7 @@ def begin_search(
         return Rejected(str(error))
     # This Compilation serves background searches alone. It has no time limit learned from other configs, because the
     # time in which a process waits for a CPU would count too and exceed the limit.
-    compilation = Compilation(session().beside, kernel.source)
+    compilation = Compilation(session().background, kernel.source)
     artifacts = _PacedArtifacts(compilation, variant_of, lock)
     live = LiveSearch(kernel, context, study_key, variant_of, bench, artifacts, timeouts_count=False)
 

@@ -189,7 +189,7 @@ class NumericsOf:
 
     def __init__(self, kernel: DeclaredKernel) -> None:
         self._kernel = kernel
-        self._known: dict[object, Numerics | str] = {}
+        self._computed: dict[object, Numerics | str] = {}
 
     def judge(self, variants: Sequence[Variant]) -> dict[bytes, Decision]:
         """Returns, for each config by its order key, whether its results have the same bits as the first variant's."""
@@ -203,12 +203,12 @@ class NumericsOf:
     def _of(self, variant: Variant) -> Numerics | str:
         values = (*variant.config.values, *variant.specialization.constants)
         key = (variant.signature, str(variant.target), tuple((name, repr(value)) for name, value in values))
-        if key not in self._known:
+        if key not in self._computed:
             try:
-                self._known[key] = lowered(self._kernel.source, variant).facts.numerics or _UNKNOWN
+                self._computed[key] = lowered(self._kernel.source, variant).facts.numerics or _UNKNOWN
             except (CompileError, SourceError) as error:
-                self._known[key] = str(error).partition("\n")[0]
-        return self._known[key]
+                self._computed[key] = str(error).partition("\n")[0]
+        return self._computed[key]
 
 
 def same_bits(configs: Sequence[Config], numerics: Sequence[Numerics | str]) -> tuple[Decision, ...]:

@@ -82,7 +82,7 @@ def decide_call(
         return decide(mode, configs, heuristic=configs[0] if context.rule else None, only=only)
     locked = lock_advice(kernel, study_key, context)
     if locked is not None and locked[1].config is None:
-        _tell(kernel.name, *locked)
+        _log_unused_lock(kernel.name, *locked)
     advice = None if locked is None else locked[1]
     exact, predicted = _split(advice)
     if exact is not None or (mode is TuneMode.FROZEN and advice is not None):
@@ -195,7 +195,7 @@ def lock_advice(kernel: DeclaredKernel, study_key: StudyKey, context: CallContex
     return path, lock.advise(study, context.reach)
 
 
-def _tell(kernel: str, path: Path, advice: Advice) -> None:
+def _log_unused_lock(kernel: str, path: Path, advice: Advice) -> None:
     text = f"{kernel}: the lock {path} is not used: {advice.reason}"
     _notices.once(text, text)
 

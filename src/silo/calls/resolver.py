@@ -84,7 +84,7 @@ class Resolver:
         self._guesses: dict[tuple[str, Signature, Specialization], BoundSpace] = {}
         self._numerics = NumericsOf(kernel)
         self._compilers: dict[Target, Accepted] = {}  # decisions of _serves() that accepted a target
-        self._told: set[str] = set()  # reasons why calls are not tuned, each of which is logged once
+        self._logged_reasons: set[str] = set()  # reasons why calls are not tuned, each of which is logged once
 
     @cached_property
     def native(self) -> Launcher:
@@ -315,7 +315,8 @@ class Resolver:
         for name in key:
             if name not in key_values:
                 raise ArgumentError(
-                    f"{kernel.name}: tuning depends on {name} (its key), which is {_what(call, name)} in this call; "
+                    f"{kernel.name}: tuning depends on {name} (its key), which is {_kind_of_object(call, name)} in "
+                    "this call; "
                     f"a key holds scalars, so pass one or take {name} out of key={list(key)}"
                 )
         integers = {name: key_values[name] for name in key if isinstance(key_values.get(name), int)}
@@ -375,9 +376,11 @@ class Resolver:
         check_grid(self._kernel, self._guesses[key], call.grid, self._kernel.grid)
         return self._guesses[key]
 
-    def _searched(self, space: SearchSpace, integers: Mapping[str, Value], given: Mapping[str, Value]) -> SearchSpace:
+    def _searched(
+        self, space: SearchSpace, integers: Mapping[str, Value], constexprs: Mapping[str, Value]
+    ) -> SearchSpace:
         try:
-            return space.for_call(integers, given)
+            return space.for_call(integers, constexprs)
         except SpaceError as error:
             raise SpaceError(f"{self._kernel.name} ({self._kernel.location}): {error}") from error
 
@@ -428,8 +431,8 @@ class Resolver:
             if not can_tune:
                 return Rejected("explaining measures nothing")
             decision = measurable(self._kernel, context, self.variant(context, context.candidates[0]))
-            if isinstance(decision, Rejected) and decision.reason not in self._told:
-                self._told.add(decision.reason)
+            if isinstance(decision, Rejected) and decision.reason not in self._logged_reasons:
+                self._logged_reasons.add(decision.reason)
                 announce(f"{self._kernel.name} is not tuned on calls such as this one: {decision.reason}")
             return decision
 
@@ -630,7 +633,7 @@ class Resolver:
         return launcher.complete(args, kwargs) if isinstance(launcher, HeuristicLauncher) else dict(kwargs)
 
 
-def _what(call: SeenCall, name: str) -> str:
+def _kind_of_object(call: SeenCall, name: str) -> str:
     """Describes the kind of object that a call passed for a parameter."""
     kind = next((argument.kind for argument in call.arguments if argument.name == name), ValueKind.ABSENT)
     words = {

@@ -151,7 +151,7 @@ def _report(path: Path, data: bytes, manifest: Any, end: int) -> CrashReport:  #
     kernels = tuple(_kernel(data[slice(*_range(item, end))]) for item in manifest["kernels"])
     launches = tuple(_launch(item, kernels) for item in manifest["launches"])
     arrays = tuple(
-        KeptArray(_count(item["launch"]), _count(item["address"]), *_place(item, end), bool(item["copy"]))
+        KeptArray(_count(item["launch"]), _count(item["address"]), *_offset_and_size(item, end), bool(item["copy"]))
         for item in manifest["arrays"]
     )
     cause_members = manifest["cause"]
@@ -181,44 +181,44 @@ def _kernel(text: bytes) -> CrashKernel:
     )
 
 
-def _check_description(given: Mapping[str, Any]) -> None:
+def _check_description(description: Mapping[str, Any]) -> None:
     """Raises ``ValueError``, ``TypeError`` or ``KeyError`` if a member that a check reads has the wrong form."""
-    count = len(LaunchInfo.from_json(given["launch"]).layout)
-    _text(given["text"])
-    _text(given["form"])
-    options: dict[str, object] = given.get("options", {})
+    count = len(LaunchInfo.from_json(description["launch"]).layout)
+    _text(description["text"])
+    _text(description["form"])
+    options: dict[str, object] = description.get("options", {})
     if not all(type(option) is int and 0 < option <= 1024 for option in options.values()):
         raise ValueError("options of a kernel are numbers up to 1024")
     for name in ("decisive", "stored", "read", "written"):
-        if not all(isinstance(number, int) and -1 <= number < count for number in given[name]):
+        if not all(isinstance(number, int) and -1 <= number < count for number in description[name]):
             raise ValueError(f"{name} has numbers of arguments that are not there")
 
 
-def _launch(given: Any, kernels: Sequence[CrashKernel]) -> RecordedLaunch:  # noqa: ANN401  # JSON
-    kernel = _count(given["kernel"])
-    x, y, z = map(_count, given["grid"])
+def _launch(member: Any, kernels: Sequence[CrashKernel]) -> RecordedLaunch:  # noqa: ANN401  # JSON
+    kernel = _count(member["kernel"])
+    x, y, z = map(_count, member["grid"])
     arguments = tuple(
         Argument(
             _count(argument[0]),
             *(map(_count, argument[1:3]) if len(argument) > 1 else ()),
             view=len(argument) > 1 and bool(argument[3]),
         )
-        for argument in given["arguments"]
+        for argument in member["arguments"]
     )
     if kernel >= len(kernels) or (kernels[kernel].parameters and len(kernels[kernel].parameters) != len(arguments)):
-        raise ValueError(f"launch {given['number']} is of a kernel with other parameters")
+        raise ValueError(f"launch {member['number']} is of a kernel with other parameters")
     return RecordedLaunch(
-        _count(given["number"]), kernel, (x, y, z), _count(given["stream"]), _text(given["state"]), arguments
+        _count(member["number"]), kernel, (x, y, z), _count(member["stream"]), _text(member["state"]), arguments
     )
 
 
-def _range(given: Any, end: int) -> tuple[int, int]:  # noqa: ANN401  # JSON
-    offset, size = _place(given, end)
+def _range(member: Any, end: int) -> tuple[int, int]:  # noqa: ANN401  # JSON
+    offset, size = _offset_and_size(member, end)
     return offset, offset + size
 
 
-def _place(given: Any, end: int) -> tuple[int, int]:  # noqa: ANN401  # JSON
-    offset, size = _count(given["offset"]), _count(given["bytes"])
+def _offset_and_size(member: Any, end: int) -> tuple[int, int]:  # noqa: ANN401  # JSON
+    offset, size = _count(member["offset"]), _count(member["bytes"])
     if offset < _HEADER.size or offset + size > end:
         raise ValueError(f"bytes {offset} to {offset + size} are outside of the file's data")
     return offset, size

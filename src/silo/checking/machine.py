@@ -99,25 +99,25 @@ def capital(text: str) -> str:
 def nearest(allocations: Sequence[Allocation], address: int) -> Allocation:
     """Returns the allocation that contains an address, or else the closest one (of several, the first)."""
 
-    def rank(one: Allocation) -> tuple[bool, int]:
-        return not one.low <= address < one.high, max(one.low - address, address - one.high)
+    def rank(allocation: Allocation) -> tuple[bool, int]:
+        return not allocation.low <= address < allocation.high, max(allocation.low - address, address - allocation.high)
 
     return min(allocations, key=rank)
 
 
-def place_in(one: Allocation, address: int, size: int) -> str:
+def place_in(allocation: Allocation, address: int, size: int) -> str:
     """Describes the place of an access of ``size`` bytes, counted from the element that an argument points at.
 
     >>> place_in(Allocation("x", 64, 164, 64, "numpy array of 100 bytes"), 162, 4)
     'byte 98 of x (numpy array of 100 bytes), up to 2 bytes beyond its end'
     """
-    where = f"byte {address - one.address} of {one.name} ({one.words})"
-    if address < one.low:
-        return f"{where}, {one.low - address} bytes before its start"
-    beyond = address + size - one.high
+    where = f"byte {address - allocation.address} of {allocation.name} ({allocation.words})"
+    if address < allocation.low:
+        return f"{where}, {allocation.low - address} bytes before its start"
+    beyond = address + size - allocation.high
     if beyond > 0:
         return f"{where}, up to {beyond} bytes beyond its end"
-    return where if one.has(address, size) else f"{where}, between its elements"
+    return where if allocation.has(address, size) else f"{where}, between its elements"
 
 
 Schedule = TypeVar("Schedule")

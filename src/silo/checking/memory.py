@@ -66,25 +66,25 @@ class LaunchMemory:
         self.allocations = tuple(allocations)
         self.regions = regions_of(allocations)
         self.starts = [region.low for region in self.regions]
-        self._kept: dict[int, NDArray[np.uint8]] = {}
+        self._copies: dict[int, NDArray[np.uint8]] = {}
 
-    def region_of(self, one: Allocation) -> int:
+    def region_of(self, allocation: Allocation) -> int:
         """Returns the number of the region that contains an allocation; -1 if the allocation is empty."""
-        return holding(self.regions, one)
+        return holding(self.regions, allocation)
 
     def keep(self, regions: Sequence[int]) -> None:
         """Copies these regions; all others are never restored or compared."""
-        self._kept = {
+        self._copies = {
             index: self._np.frombuffer(self.regions[index].read(), self._np.uint8) for index in sorted(regions)
         }
 
     def kept(self, region: int) -> NDArray[np.uint8]:
         """Returns the content that a region had when it was copied."""
-        return self._kept[region]
+        return self._copies[region]
 
     def restore(self) -> None:
         """Writes the copied contents back, for the next run."""
-        self._write(self._kept)
+        self._write(self._copies)
 
     def put_back(self) -> None:
         """Restores the caller's arrays to the copied contents."""
@@ -92,7 +92,7 @@ class LaunchMemory:
 
     def results(self) -> Contents:
         """Returns a copy of the present contents of the copied regions."""
-        return {index: self._now(index).copy() for index in self._kept}
+        return {index: self._now(index).copy() for index in self._copies}
 
     def publish(self, results: Contents) -> None:
         """Writes the results of a run to the caller's arrays."""
@@ -146,13 +146,26 @@ class CopiedMemory(LaunchMemory):
         self.copies = tuple(map(self._copied, self.allocations))
         self.keep(range(len(self.regions)))
 
-    def _copied(self, one: Allocation) -> Allocation:
-        region = self.region_of(one)
+    def _copied(self, allocation: Allocation) -> Allocation:
+        region = self.region_of(allocation)
         if region < 0:  # an empty array gets an address that no copy has
-            return Allocation(one.name, self.low, self.low, one.address - one.low + self.low, one.words, one.writable)
+            return Allocation(
+                allocation.name,
+                self.low,
+                self.low,
+                allocation.address - allocation.low + self.low,
+                allocation.words,
+                allocation.writable,
+            )
         moved = self.starts[region] - self.regions[region].low
         return Allocation(
-            one.name, one.low + moved, one.high + moved, one.address + moved, one.words, one.writable, one.inside
+            allocation.name,
+            allocation.low + moved,
+            allocation.high + moved,
+            allocation.address + moved,
+            allocation.words,
+            allocation.writable,
+            allocation.inside,
         )
 
     def moved(self, name: str, address: int) -> int:
@@ -168,7 +181,7 @@ class CopiedMemory(LaunchMemory):
     def publish(self, results: Contents) -> None:
         """Writes the regions that a run changed to the caller's arrays."""
         for index, result in results.items():
-            if not self._np.array_equal(result, self._kept[index]):
+            if not self._np.array_equal(result, self._copies[index]):
                 ctypes.memmove(self.regions[index].low, result.ctypes.data, result.size)
 
 

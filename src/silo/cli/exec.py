@@ -20,7 +20,7 @@ __all__ = ["ExecCommand", "command", "interpreter_options", "with_report_place"]
 _PYTHON = re.compile(r"python(3(\.\d+)?)?")
 
 
-def interpreter_options(words: Sequence[str], given: Sequence[str]) -> list[str]:
+def interpreter_options(command_line: Sequence[str], own_arguments: Sequence[str]) -> list[str]:
     """Returns the options that this Python was started with, which the program gets too.
 
     >>> interpreter_options(["python", "-O", "-W", "error", "-m", "silo", "exec", "-m", "silo"], ["exec", "-m", "silo"])
@@ -29,14 +29,14 @@ def interpreter_options(words: Sequence[str], given: Sequence[str]) -> list[str]
     ['-O']
 
     Args:
-        words: the command line of this process.
-        given: the end of that command line that follows the name of this program.
+        command_line: the command line of this process.
+        own_arguments: the end of that command line that follows the name of this program.
     """
-    own = list(words[1 : len(words) - len(given)])
+    own = list(command_line[1 : len(command_line) - len(own_arguments)])
     return own[:-2] if own[-2:-1] == ["-m"] else own[:-1]
 
 
-def with_report_place(words: Sequence[str], valued: Container[str]) -> list[str]:
+def with_report_place(arguments: Sequence[str], valued: Container[str]) -> list[str]:
     """Replaces ``--report`` without a file by ``--report=-``, which prints the table on standard error.
 
     The word after ``--report`` is the file, unless it is an option, the last word, or a Python script that exists.
@@ -47,11 +47,11 @@ def with_report_place(words: Sequence[str], valued: Container[str]) -> list[str]
     ['--report=r.jsonl', 'train.py']
 
     Args:
-        words: the command line after ``silo exec``.
+        arguments: the command line after ``silo exec``.
         valued: the options that take a value, so that the next word is not the program.
     """
     result: list[str] = []
-    words_left = list(words)
+    words_left = list(arguments)
     while words_left and words_left[0].startswith("-") and words_left[0] not in ("-", "-c", "--"):
         word = words_left.pop(0)
         if word == "--report":

@@ -47,11 +47,11 @@ def names_of(text: str) -> list[str]:
     return [cache_folder(name).name for name in names]
 
 
-def served_variables(path: Path, given: Mapping[str, str], *, frozen: bool) -> dict[str, str]:
+def served_variables(path: Path, environment: Mapping[str, str], *, frozen: bool) -> dict[str, str]:
     """Writes the caches in a bundle to folders, and returns the environment variables that name the folders.
 
-    A variable that is set in ``given`` keeps its value, and a line on standard error reports that its cache is not
-    served.
+    A variable that is set in ``environment`` keeps its value, and a line on standard error reports that its cache is
+    not served.
 
     Raises:
         BundleError: the bundle cannot be read, or holds a file that may not be in a cache.
@@ -63,7 +63,7 @@ def served_variables(path: Path, given: Mapping[str, str], *, frozen: bool) -> d
             cache = CACHES.get(name)
             if cache is None:
                 say(f"{path.name} carries a cache {name}, which this release of Silo does not know", stderr=True)
-            elif cache.variable in given:
+            elif cache.variable in environment:
                 say(f"{cache.variable} is set: the files of {path.name} for {cache.project} are not used", stderr=True)
             else:
                 names.append(name)

@@ -66,22 +66,22 @@ def complete_kernels(context: click.Context, text: str) -> list[str]:
     return sorted({name for word in words if not word.startswith("-") for name in kernels_in(word)})
 
 
-def kernels_in(place: str) -> list[str]:
+def kernels_in(file_or_module: str) -> list[str]:
     """Returns the names of the kernels in a bundle, a Python file or a module; ``[]`` if it cannot be read.
 
     A Python file is read as text. A module is looked for in ``sys.path`` and in the current folder.
     """
     try:
-        if place.endswith(".silo"):
+        if file_or_module.endswith(".silo"):
             from silo.bundle.reader import open_bundle  # noqa: PLC0415  # only for bundles
             from silo.errors import SiloError  # noqa: PLC0415
 
             try:
-                with open_bundle(Path(place)) as bundle:
+                with open_bundle(Path(file_or_module)) as bundle:
                     return sorted(bundle.kernel_names)
             except SiloError:
                 return []
-        path = Path(place) if place.endswith(".py") else _module_file(place)
+        path = Path(file_or_module) if file_or_module.endswith(".py") else _module_file(file_or_module)
         if path is None or path.stat().st_size > _LONGEST_FILE:
             return []
         source = path.read_text(encoding="utf-8", errors="replace")

@@ -180,27 +180,27 @@ def rows_of(attempt: Callable[[Sequence[int] | None, Sequence[int]], Attempt]) -
 
 
 def _blamed(
-    made: Attempt, attempt: Callable[[Sequence[int] | None, Sequence[int]], Attempt]
+    crashed: Attempt, attempt: Callable[[Sequence[int] | None, Sequence[int]], Attempt]
 ) -> dict[int, dict[str, Any]]:
     """Runs cases alone after a process crashed, to find which one crashes.
 
     Returns the row of the case that crashes, and the row of the case that was running when the process crashed.
     """
     rows: dict[int, dict[str, Any]] = {}
-    last = made.in_flight
-    if last is not None and not made.rows:
-        return {last.number: _crashed(last, made.how)}
-    suspects = [*([] if last is None else [last.number]), *sorted(made.rows, reverse=True)]
+    last = crashed.in_flight
+    if last is not None and not crashed.rows:
+        return {last.number: _crashed(last, crashed.how)}
+    suspects = [*([] if last is None else [last.number]), *sorted(crashed.rows, reverse=True)]
     for number in suspects:
         alone = attempt((number,), ())
         if alone.crashed:
-            begun = alone.in_flight or _begun(number, alone.rows.get(number) or made.rows[number])
+            begun = alone.in_flight or _begun(number, alone.rows.get(number) or crashed.rows[number])
             return rows | {number: _crashed(begun, alone.how)}
         if number in alone.rows and last is not None and number == last.number:
             # the running case does not crash alone, so another case caused the crash, and this row has the right result
             rows |= alone.rows
     if last is not None:
-        rows[last.number] = _crashed(last, f"{made.how}, after other cases and not alone")
+        rows[last.number] = _crashed(last, f"{crashed.how}, after other cases and not alone")
     return rows
 
 

@@ -119,17 +119,17 @@ def read_key(path: Path) -> SecretKey:
     """Reads the secret key in a file; prompts for its password if it has one."""
     from silo.store.signatures import read_secret_key  # noqa: PLC0415  # only if something is signed
 
-    return read_secret_key(path, lambda: _given(ask_secret(f"password of {path}")))
+    return read_secret_key(path, lambda: _entered_password(ask_secret(f"password of {path}")))
 
 
 def _new_password(path: Path) -> str | None:
-    first = _given(ask_secret(f"password of {path} (empty: none)"))
+    first = _entered_password(ask_secret(f"password of {path} (empty: none)"))
     if first and is_asked_on_a_terminal() and ask_secret("the same again") != first:
         raise SignatureError("these are two passwords; no key was made")
     return first or None
 
 
-def _given(password: str | None) -> str:
+def _entered_password(password: str | None) -> str:
     if password is None:
         raise SignatureError(
             "no password on standard input, and no terminal to ask; silo keygen --no-password needs none"

@@ -302,7 +302,7 @@ def _silent_tuning(_name: str, _event: Progress) -> None:
 def _plan(
     kernel: Kernel,
     targets: Sequence[Target],
-    here: Mapping[Target, Device],
+    local_devices: Mapping[Target, Device],
     mode: str,
     limits: CaseLimits,
     packing: Packing,
@@ -310,12 +310,12 @@ def _plan(
 ) -> _Planned:
     """Returns a kernel's cases, winners and variants to build. Without tuning, the winners come from stored trials."""
     host = device_named("cpu")
-    if here and not _builds(kernel.source, host.target):
-        host = here.get(targets[0], host)
+    if local_devices and not _builds(kernel.source, host.target):
+        host = local_devices.get(targets[0], host)
     studies = tuple(case_studies(kernel, host))
     winners: dict[tuple[str, str, Target], Chosen] = {}
     tuned: list[CaseStudy] = []
-    for target, device in here.items():
+    for target, device in local_devices.items():
         if mode == "off" or target not in targets:
             continue
         for study in studies if device == host else case_studies(kernel, device):
@@ -337,7 +337,7 @@ def _plan(
     plan: list[BuildVariant] = []
     spaces: dict[RulesKey, ConfigSet] = {}
     for canonical, target in distinct.items():
-        planned = _plan_kernel(kernel, studies, target, here.get(target))
+        planned = _plan_kernel(kernel, studies, target, local_devices.get(target))
         for case in planned.cases:
             key = (canonical, case.signature.without_effects(), case.specialization.extents)
             spaces[key] = ConfigSet((*spaces.get(key, ConfigSet(())), *(case.configs or ())))
@@ -345,11 +345,11 @@ def _plan(
             [planned],
             [target],
             winners=winners,
-            has_device=lambda target: target in here,
+            has_device=lambda target: target in local_devices,
             canonical=lambda target: _canonical(kernel, target),
             packing=packing,
         )
-        facts = here[target].facts() if target in here else None
+        facts = local_devices[target].facts() if target in local_devices else None
         plan += [
             case_variant
             for shared_study in shared

@@ -182,8 +182,8 @@ def verify_bundle(path: Path) -> list[str]:
     return [str(problem) for problem in verification.verify_bundle(path)]
 
 
-def _variant(kernel: BundleKernel, one: BundleVariant) -> VariantRow:
-    artifact, launch = one.artifact, one.artifact.launch
+def _variant(kernel: BundleKernel, packed: BundleVariant) -> VariantRow:
+    artifact, launch = packed.artifact, packed.artifact.launch
     variant = artifact.variant
     resources = [f"{format_block(launch.block)} threads"] if launch.threads > 1 else []
     resources += [f"clusters of {format_block(launch.cluster)} blocks"] if launch.cluster != (1, 1, 1) else []
@@ -205,8 +205,8 @@ def _variant(kernel: BundleKernel, one: BundleVariant) -> VariantRow:
         config=str(variant.config),
         size_bytes=artifact.blob.size,
         resources=", ".join(resources),
-        basis=one.basis.value,
-        reason=one.reason,
+        basis=packed.basis.value,
+        reason=packed.reason,
         serves=variant.specialization.served,
         hidden_memory=hidden,
         compiler=artifact.compiler,
@@ -222,13 +222,13 @@ def _forms(plan: RecordedPlan) -> Iterator[PlanRow]:
         yield PlanRow(plan.name, number, ", ".join(arguments), launches, " and ".join(map(str, form.holds)))
 
 
-def _argument(one: RecordedArgument) -> str:
+def _argument(argument: RecordedArgument) -> str:
     """Describes an argument of a plan in a few words."""
-    if one.kind is ArgumentKind.VALUE:
-        return repr(one.value)
-    if one.dtype is None:
-        return one.kind.value
-    return f"{one.dtype.short} of {one.rank} axes"
+    if argument.kind is ArgumentKind.VALUE:
+        return repr(argument.value)
+    if argument.dtype is None:
+        return argument.kind.value
+    return f"{argument.dtype.short} of {argument.rank} axes"
 
 
 def facts_text(specialization: Specialization) -> str:

@@ -220,7 +220,7 @@ def compare_bundles(
         environments = toolchains or ("", "")
         if len(environments) != 2:
             raise ToolchainError("a comparison has two toolchains: name one for the old and one for the new file")
-        with_one = partial(_bundle_of, device=device, kept=folders, download=download, progress=progress)
+        with_one = partial(_bundle_of, device=device, exit_stack=folders, download=download, progress=progress)
         paths = [
             with_one(path, toolchain=environment) for path, environment in zip((old, new), environments, strict=True)
         ]
@@ -254,7 +254,7 @@ def compare_bundles(
         )
 
 
-def failures(found: BundleComparison, slower: float | None, numbers: str | None) -> list[str]:
+def failures(comparison: BundleComparison, slower: float | None, numbers: str | None) -> list[str]:
     """Returns why a gate refuses the new bundle, in sentences; empty if it passes.
 
     ``slower`` is the fraction by which a case may be slower: a case fails if it is certainly slower by more than half
@@ -263,7 +263,7 @@ def failures(found: BundleComparison, slower: float | None, numbers: str | None)
     that was removed, fails both.
     """
     refused: list[str] = []
-    for case in found.cases:
+    for case in comparison.cases:
         label = f"{case.kernel} {case.case}".strip()
         if case.status == "failed" or (case.status == "removed" and (slower is not None or numbers is not None)):
             refused.append(f"{label}: {case.status}{': ' * bool(case.reason)}{case.reason}")
@@ -274,20 +274,28 @@ def failures(found: BundleComparison, slower: float | None, numbers: str | None)
     return refused
 
 
-def _wrong(found: Numbers, gate: str) -> str:
+def _wrong(numbers: Numbers, gate: str) -> str:
     if gate == "bits":
-        return "" if found.equal else f"{found.array} differs by {_number(found.between)}"
-    if found.new_ok is None:
-        return "" if found.equal else f"{found.array} differs by {_number(found.between)}, and nothing is expected"
-    return "" if found.new_ok else f"the new result is wrong by {_number(found.new_error)}"
+        return "" if numbers.equal else f"{numbers.array} differs by {_number(numbers.between)}"
+    if numbers.new_ok is None:
+        return (
+            "" if numbers.equal else f"{numbers.array} differs by {_number(numbers.between)}, and nothing is expected"
+        )
+    return "" if numbers.new_ok else f"the new result is wrong by {_number(numbers.new_error)}"
 
 
 def _bundle_of(
-    path: Path, *, device: str | None, kept: ExitStack, toolchain: str, download: bool, progress: Callable[[str], None]
+    path: Path,
+    *,
+    device: str | None,
+    exit_stack: ExitStack,
+    toolchain: str,
+    download: bool,
+    progress: Callable[[str], None],
 ) -> Path:
     """Returns the path of a bundle: ``path`` itself, or a new bundle of a Python file's kernels, built for the device.
 
-    The new bundle is in a folder that ``kept`` removes.
+    The new bundle is in a folder that ``exit_stack`` removes.
     """
     if kind_of(path) is PlaceKind.BUNDLE:
         if toolchain:
@@ -296,7 +304,7 @@ def _bundle_of(
     from silo.commands.build_bundle import build_bundle  # noqa: PLC0415  # the compilers, for files alone
     from silo.commands.build_with_toolchains import build_with_toolchains  # noqa: PLC0415
 
-    folder = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="silo-diff-")))
+    folder = Path(exit_stack.enter_context(tempfile.TemporaryDirectory(prefix="silo-diff-")))
     built, targets = folder / f"{path.stem}.silo", [device or "cpu"]
     if toolchain:
         build_with_toolchains(
@@ -347,15 +355,15 @@ def _variants(kernel: BundledKernel) -> dict[_Key, BundleVariant]:
     return by_key
 
 
-def _key_of(one: BundleVariant) -> _Key:
-    variant = one.artifact.variant
+def _key_of(packed: BundleVariant) -> _Key:
+    variant = packed.artifact.variant
     facts = facts_text(variant.specialization)
     return str(variant.target), types_text(variant.signature), facts, str(variant.config)
 
 
-def _identity(one: BundleVariant) -> tuple[str, LaunchInfo]:
+def _identity(variant: BundleVariant) -> tuple[str, LaunchInfo]:
     """Returns a value that is equal for variants with the same code and launch info."""
-    return one.artifact.blob.sha256, one.artifact.launch
+    return variant.artifact.blob.sha256, variant.artifact.launch
 
 
 def _resource_changes(old: BundleVariant, new: BundleVariant) -> Iterator[str]:
@@ -567,16 +575,16 @@ def _cases_table(cases: Sequence[CaseComparison]) -> Table:
     return Table("cases", columns, rows, right=("old", "new"))
 
 
-def _numbers_text(found: Numbers | None) -> str:
-    if found is None:
+def _numbers_text(numbers: Numbers | None) -> str:
+    if numbers is None:
         return ""
-    if found.equal:
-        return "equal" if found.new_ok is not False else f"equal, wrong by {_number(found.new_error)}"
-    text = f"{found.array} by {_number(found.between)}"
-    if found.new_ok is None:
+    if numbers.equal:
+        return "equal" if numbers.new_ok is not False else f"equal, wrong by {_number(numbers.new_error)}"
+    text = f"{numbers.array} by {_number(numbers.between)}"
+    if numbers.new_ok is None:
         return text
-    return f"{text}; errors {_number(found.old_error)}, {_number(found.new_error)}" + (
-        "" if found.new_ok else ": wrong"
+    return f"{text}; errors {_number(numbers.old_error)}, {_number(numbers.new_error)}" + (
+        "" if numbers.new_ok else ": wrong"
     )
 
 

@@ -166,8 +166,8 @@ def _unkept(report: CrashReport, launch: RecordedLaunch, positions: Sequence[int
     return names
 
 
-def _has_address(places: Sequence[Argument | None], index: int) -> bool:
-    return 0 <= index < len(places) and places[index] is not None
+def _has_address(arguments: Sequence[Argument | None], index: int) -> bool:
+    return 0 <= index < len(arguments) and arguments[index] is not None
 
 
 def judge(report: CrashReport, suspect: Suspect, error: CheckError | None) -> Verdict:

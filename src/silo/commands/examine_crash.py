@@ -162,20 +162,20 @@ class _Lines:
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._file = stream.fileno()
-        self._rest = b""
+        self._partial_line = b""
 
     def next(self, seconds: float) -> bytes | None:
         """Returns the next line, b"" at the end of the pipe, or None if no line came in time."""
         deadline = time.monotonic() + seconds
-        while b"\n" not in self._rest:
+        while b"\n" not in self._partial_line:
             ready, _, _ = select.select([self._file], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
                 return None
             some = os.read(self._file, 1 << 16)
             if not some:
                 return b""
-            self._rest += some
-        line, _, self._rest = self._rest.partition(b"\n")
+            self._partial_line += some
+        line, _, self._partial_line = self._partial_line.partition(b"\n")
         return line
 
 
@@ -188,18 +188,18 @@ def serve(path: Path, numbers: Sequence[int], *, trust: bool) -> Iterator[str]:
         yield json.dumps(asdict(examiner.verdict(by_number[number])))
 
 
-def _verdict(given: dict[str, Any]) -> Verdict:
-    program, index = given["program"], given["index"]
+def _verdict(verdict: dict[str, Any]) -> Verdict:
+    program, index = verdict["program"], verdict["index"]
     return Verdict(
-        kernel=given["kernel"],
-        numbers=tuple(given["numbers"]),
-        outcome=given["outcome"],
-        text=given["text"],
-        kind=given["kind"],
-        place=given["place"],
+        kernel=verdict["kernel"],
+        numbers=tuple(verdict["numbers"]),
+        outcome=verdict["outcome"],
+        text=verdict["text"],
+        kind=verdict["kind"],
+        place=verdict["place"],
         program=None if program is None else tuple(program),
         index=None if index is None else tuple(index),
-        argument=given["argument"],
+        argument=verdict["argument"],
     )
 
 
@@ -297,14 +297,14 @@ class Examiner:
         return bases
 
 
-def number_of(one: Argument, kind: AbiType) -> float:
+def number_of(argument: Argument, kind: AbiType) -> float:
     """Converts an argument's recorded 64-bit word to the number that a parameter of this type receives."""
     if kind in (AbiType.FP16, AbiType.BF16, AbiType.FP32, AbiType.FP64):
-        return float(struct.unpack("<d", struct.pack("<Q", one.word))[0])
+        return float(struct.unpack("<d", struct.pack("<Q", argument.word))[0])
     if kind is AbiType.I1:
-        return bool(one.word & 1)
+        return bool(argument.word & 1)
     signed = kind.value.startswith("i")
-    return one.word - (1 << 64) if signed and one.word >> 63 else one.word
+    return argument.word - (1 << 64) if signed and argument.word >> 63 else argument.word
 
 
 def _compiler_of(kernel: CrashKernel) -> ChecksKernels:

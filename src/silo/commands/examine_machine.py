@@ -59,9 +59,9 @@ _LIBRARIES = (
 )
 
 
-def _probe(part: str, ask: Callable[[], str], *, needed: bool, advice: str) -> Finding:
+def _probe(part: str, probe: Callable[[], str], *, needed: bool, advice: str) -> Finding:
     try:
-        return Finding(part, "ok", ask())
+        return Finding(part, "ok", probe())
     except (ImportError, OSError, SiloError) as error:
         return Finding(part, "missing" if needed else "optional", str(error), advice)
 

@@ -67,37 +67,37 @@ class LaunchChecks:
     """
 
     def __init__(self, report: CrashReport) -> None:
-        self._wanted = {
+        self._launches_to_check = {
             (report.kernels[suspect.launch.kernel].name, suspect.launch.grid) for suspect in suspects_of(report)
         }
         # by the id of a binding's tag; the tag is kept in the value, so that no other object gets the id
         self._kernels: dict[int, tuple[object, CrashKernel]] = {}
         self._number = 0
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._busy = _Busy()
 
     def __call__(self, event: LaunchEvent) -> None:
         """Checks a launch, unless a check made that launch itself."""
-        if self._busy.set or event.parts or (event.kernel, tuple(event.grid)) not in self._wanted:
+        if self._busy.set or event.parts or (event.kernel, tuple(event.grid)) not in self._launches_to_check:
             return
         self._number += 1
         self._busy.set = True
         try:
             verdict, error = self._checked(event)
         except SiloError as refused:
-            self._tell(event.kernel, f"it cannot be checked: {refused}")
+            self._log_undecided(event.kernel, f"it cannot be checked: {refused}")
             return
         finally:
             self._busy.set = False
         if verdict.outcome == "named" and error is not None:
             raise error
         if verdict.outcome == "undecided":
-            self._tell(event.kernel, verdict.text)
+            self._log_undecided(event.kernel, verdict.text)
 
-    def _tell(self, kernel: str, reason: str) -> None:
+    def _log_undecided(self, kernel: str, reason: str) -> None:
         line = f"{kernel}: undecided: {reason}"
-        if line not in self._told:
-            self._told.add(line)
+        if line not in self._logged:
+            self._logged.add(line)
             announce(line)
 
     def _checked(self, event: LaunchEvent) -> tuple[Verdict, CheckError | None]:

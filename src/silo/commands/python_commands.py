@@ -72,7 +72,7 @@ def build(
     changes = {} if deterministic is None else {"deterministic": deterministic}
     with override(**changes), working(f"building {path}") as task:
         return build_bundle(
-            [_place(item) for item in what],
+            [_path_or_kernel(item) for item in what],
             path,
             targets=targets,
             kernels=kernels,
@@ -135,7 +135,7 @@ def tune(
     from silo.status_line import working  # noqa: PLC0415
     from silo.tuner.objective import Objective  # noqa: PLC0415
 
-    source = _place(what)
+    source = _path_or_kernel(what)
     changes: dict[str, Any] = {} if deterministic is None else {"deterministic": deterministic}
     if objective is not None or constraints:
         changes["objective"] = str(Objective.of(objective or "time", constraints))
@@ -186,7 +186,7 @@ def run(
         SiloError: the file cannot be read, a kernel lacks cases, the code is not trusted, or the device is not here.
     """
     return _case_results(
-        _place(what), device=device, kernels=kernels, arrays=arrays, tune=tune, trust=trust, checked=False
+        _path_or_kernel(what), device=device, kernels=kernels, arrays=arrays, tune=tune, trust=trust, checked=False
     )
 
 
@@ -262,7 +262,7 @@ def check(
                 "bounds; give a kernel: silo.check(kernel, nan=True)[grid](...)"
             )
         return _case_results(
-            _place(what), device=None, kernels=kernels, arrays=arrays, tune="cached", trust=False, checked=True
+            _path_or_kernel(what), device=None, kernels=kernels, arrays=arrays, tune="cached", trust=False, checked=True
         )
     if kernels is not None or arrays is not None:
         raise ArgumentError("silo.check takes kernels= and arrays= with a file or module, and a kernel without them")
@@ -280,18 +280,19 @@ def _case_results(place: Place, *, checked: bool, **options: Any) -> CaseResults
         return CaseResults(_title(place), run_cases(place, check=checked, **options))
 
 
-def _place(what: object) -> Place:
-    """Returns the path or the kernel that ``what`` stands for."""
+def _path_or_kernel(kernels_of: object) -> Place:
+    """Returns the path or the kernel that ``kernels_of`` stands for."""
     from silo.kernels.kernel import kernel_of  # noqa: PLC0415  # heavy: only when it is called
 
-    if isinstance(what, ModuleType):
-        return Path(what.__name__ if what.__name__ != "__main__" else str(what.__file__))
-    if isinstance(what, (str, Path)):
-        return Path(what)
-    kernel = kernel_of(what)
+    if isinstance(kernels_of, ModuleType):
+        return Path(kernels_of.__name__ if kernels_of.__name__ != "__main__" else str(kernels_of.__file__))
+    if isinstance(kernels_of, (str, Path)):
+        return Path(kernels_of)
+    kernel = kernel_of(kernels_of)
     if kernel is None:
         raise ArgumentError(
-            f"{type(what).__name__} is neither a kernel nor the path of a file, module or bundle; make a kernel of a "
+            f"{type(kernels_of).__name__} is neither a kernel nor the path of a file, module or bundle; make a "
+            "kernel of a "
             "Triton function by silo.kernel(function)"
         )
     return kernel

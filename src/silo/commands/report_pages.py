@@ -171,8 +171,8 @@ def write_fleet_report(
     )
 
 
-def _study(one: StoredDecision) -> FleetStudy:
-    row, earlier = one.row, one.earlier_winner
+def _study(decision: StoredDecision) -> FleetStudy:
+    row, earlier = decision.row, decision.earlier_winner
     return FleetStudy(
         store=row.store,
         kernel=row.kernel,
@@ -180,18 +180,18 @@ def _study(one: StoredDecision) -> FleetStudy:
         device=row.device,
         target=row.target,
         winner=row.winner,
-        medians=one.medians,
+        medians=decision.medians,
         configs=row.configs,
         failures=tuple(
             FleetFailure(str(trial.config), trial.status.value, next(iter(trial.message.splitlines()), ""))
-            for trial in one.failed
+            for trial in decision.failed
         ),
         compiler=row.compiler,
         driver=row.driver,
         host=row.host,
         decided=row.decided,
-        decided_s=0 if one.origin is None else one.origin.time_s,
+        decided_s=0 if decision.origin is None else decision.origin.time_s,
         silo=row.silo,
-        has_changed=one.has_changed,
+        has_changed=decision.has_changed,
         before=None if earlier is None else str(earlier.config),
     )

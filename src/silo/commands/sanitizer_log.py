@@ -79,7 +79,7 @@ def read_sanitizer_log(path: Path) -> tuple[SanitizerFinding, ...]:
         finding = _finding(first[1], lines[number + 1 : number + 6])
         key = finding.text, finding.kernel, finding.place
         earlier = findings.get(key)
-        findings[key] = finding if earlier is None else _again(earlier)
+        findings[key] = finding if earlier is None else _counted_again(earlier)
     return tuple(findings.values())
 
 
@@ -99,8 +99,10 @@ def _finding(text: str, behind: Sequence[str]) -> SanitizerFinding:
     return SanitizerFinding(text, kernel, code_place, thread, block, detail)
 
 
-def _again(one: SanitizerFinding) -> SanitizerFinding:
-    return SanitizerFinding(one.text, one.kernel, one.place, one.thread, one.block, one.detail, one.count + 1)
+def _counted_again(finding: SanitizerFinding) -> SanitizerFinding:
+    return SanitizerFinding(
+        finding.text, finding.kernel, finding.place, finding.thread, finding.block, finding.detail, finding.count + 1
+    )
 
 
 def join_findings(findings: Sequence[SanitizerFinding], verdicts: Sequence[Verdict]) -> list[JoinedFinding]:

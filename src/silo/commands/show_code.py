@@ -153,29 +153,29 @@ def _values(config: str | None) -> dict[str, str]:
     return values
 
 
-def _of_kernel(kernel: Kernel, asked: _Asked) -> CodeListing:
+def _of_kernel(kernel: Kernel, request: _Asked) -> CodeListing:
     if isinstance(kernel.source, BringsCode):
-        own, text = kernel.source.code_text(asked.form, asked.target)
+        own, text = kernel.source.code_text(request.form, request.target)
         return CodeListing(kernel.name, str(own), "", text)
     studies = case_studies(kernel, None)
-    study = next((study for study in studies if asked.case in (None, study.case.label)), None)
+    study = next((study for study in studies if request.case in (None, study.case.label)), None)
     if study is None:
         raise CaseError(
-            f"{kernel.name} has no case {asked.case}; it has {', '.join(study.case.label for study in studies)}"
+            f"{kernel.name} has no case {request.case}; it has {', '.join(study.case.label for study in studies)}"
         )
-    target = select_compiler(kernel.source.kind, _target(asked)).artifact_target(_target(asked))
-    variant = replace(kernel.resolver.variant(study.situation, _config(kernel, study, target, asked)), target=target)
+    target = select_compiler(kernel.source.kind, _target(request)).artifact_target(_target(request))
+    variant = replace(kernel.resolver.variant(study.situation, _config(kernel, study, target, request)), target=target)
     artifact = Compilation(session(), kernel.source).artifact(variant)
     forms = CodeForms(artifact, lambda ref: stored_blob(session().store, artifact, ref), kernel.source, variant)
-    return _listing(artifact, code_text(forms, asked.form, artifact, bundled=False))
+    return _listing(artifact, code_text(forms, request.form, artifact, bundled=False))
 
 
-def _target(asked: _Asked) -> Target:
-    if asked.target is not None:
-        return resolve_target(asked.target)
-    kind = (*kinds_with(asked.form), "cpu")[0]
+def _target(request: _Asked) -> Target:
+    if request.target is not None:
+        return resolve_target(request.target)
+    kind = (*kinds_with(request.form), "cpu")[0]
     if not driver_of(kind).memory.is_host and not devices_of_kind(kind):
-        raise TargetError(f"--code {asked.form} is of code for {kind}; name its target: --target {_example(kind)}")
+        raise TargetError(f"--code {request.form} is of code for {kind}; name its target: --target {_example(kind)}")
     return resolve_target(kind)
 
 
@@ -185,50 +185,52 @@ def _example(kind: str) -> str:
     return kind if driver.memory.is_host else f"{kind}:{Target(kind, driver.example).device_arch}"
 
 
-def _config(kernel: Kernel, study: CaseStudy, target: Target, asked: _Asked) -> Config:
+def _config(kernel: Kernel, study: CaseStudy, target: Target, request: _Asked) -> Config:
     own_device = study.situation.device
-    if own_device.target == target and not asked.config:
+    if own_device.target == target and not request.config:
         return kernel.resolver.chosen(study.situation, mode=TuneMode.CACHED).config
     candidates = study.situation.candidates_on(target, own_device.facts() if own_device.target == target else {})
     for config in candidates:
-        if asked.fits(config):
+        if request.fits(config):
             return config
-    raise SpaceError(f"{kernel.name}: no config of its space has {asked.wanted}; the first is {candidates[0]}")
+    raise SpaceError(f"{kernel.name}: no config of its space has {request.wanted}; the first is {candidates[0]}")
 
 
-def _of_bundle(bundle: Bundle, kernels: Sequence[str] | None, asked: _Asked) -> Iterator[CodeListing]:
+def _of_bundle(bundle: Bundle, kernels: Sequence[str] | None, request: _Asked) -> Iterator[CodeListing]:
     for name in kernels or bundle.kernel_names:
         kernel = bundle.kernel(name)
-        artifact = _packed(bundle, kernel, asked)
+        artifact = _packed(bundle, kernel, request)
         forms = CodeForms(artifact, lambda ref: bundle.blob(ref.sha256))
-        yield _listing(artifact, code_text(forms, asked.form, artifact, bundled=True))
+        yield _listing(artifact, code_text(forms, request.form, artifact, bundled=True))
 
 
-def _packed(bundle: Bundle, kernel: BundleKernel, asked: _Asked) -> Artifact:
+def _packed(bundle: Bundle, kernel: BundleKernel, request: _Asked) -> Artifact:
     """Returns the first variant with the requested target and config.
 
     Targets that have the requested form come first.
     """
-    wanted_target = None if asked.target is None else Target.parse(asked.target)
+    wanted_target = None if request.target is None else Target.parse(request.target)
     artifacts = [variant.artifact for variant in kernel.variants]
     fitting = [
         artifact
         for artifact in artifacts
-        if asked.fits(artifact.variant.config)
+        if request.fits(artifact.variant.config)
         and (wanted_target is None or is_for(artifact.variant.target, wanted_target))
     ]
     if not fitting:
         targets = ", ".join(dict.fromkeys(str(artifact.variant.target) for artifact in artifacts))
         criteria = " and ".join(
-            filter(None, [f"for {wanted_target}" if wanted_target else "", f"with {asked.wanted}" * bool(asked.config)])
+            filter(
+                None, [f"for {wanted_target}" if wanted_target else "", f"with {request.wanted}" * bool(request.config)]
+            )
         )
         raise BundleError(f"{bundle.name}: no variant of {kernel.name} is {criteria}; it has code for {targets}")
-    kinds = kinds_with(asked.form)
+    kinds = kinds_with(request.form)
     kind = kinds[0] if len(kinds) == 1 else None
     if kind is not None and all(artifact.variant.target.kind != kind for artifact in artifacts):
         targets = ", ".join(dict.fromkeys(str(artifact.variant.target) for artifact in artifacts))
         raise BundleError(
-            f"{bundle.name}: {asked.form} is of code for {kind}, and {kernel.name} has code for {targets} alone; "
+            f"{bundle.name}: {request.form} is of code for {kind}, and {kernel.name} has code for {targets} alone; "
             f"build it with --target {_example(kind)} too"
         )
     return next((candidate for candidate in fitting if candidate.variant.target.kind == kind), fitting[0])

@@ -150,7 +150,7 @@ def leased(report: OnProgress) -> Generator[OnProgress]:
 
 def _tuned_rows(
     path: Place,
-    found: Device | None,
+    device: Device | None,
     kernels: Sequence[str] | None,
     limits: CaseLimits,
     *,
@@ -165,7 +165,7 @@ def _tuned_rows(
                 f"{path}: a lock is about the kernels of a Python file; a bundle holds its own decisions. Tune the "
                 f"file with --lock {lock}, then build the bundle with SILO_LOCK={lock}"
             )
-        tuned, signature = tune_bundle(path, found, kernels, limits, trust=trust, key=key, progress=report)
+        tuned, signature = tune_bundle(path, device, kernels, limits, trust=trust, key=key, progress=report)
         rows = _rows(tuned)
         if rows and signature:
             rows[-1] = replace(rows[-1], remarks=(*rows[-1].remarks, signature))
@@ -175,7 +175,7 @@ def _tuned_rows(
     if lock is not None and lock.exists():
         read_lock(lock)  # raises before anything is compiled
     found_kernels = collect_kernels([path], kernels)
-    studies = [study for kernel in found_kernels for study in case_studies(kernel, device_of(kernel, found))]
+    studies = [study for kernel in found_kernels for study in case_studies(kernel, device_of(kernel, device))]
     for study in studies:
         study.case.verify()
     tuned: list[TunedCase] = []

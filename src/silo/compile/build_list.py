@@ -405,6 +405,6 @@ def pair_kernels(kernels: Mapping[str, Callable[[Target], Decision]], targets: S
     return Pairs(accepted, tuple(left_out))
 
 
-def _nothing(what: str, reasons: Iterable[str]) -> str:
+def _nothing(label: str, reasons: Iterable[str]) -> str:
     unique = dict.fromkeys(reasons)
-    return f"{what}; name other targets, or other kernels:" + "".join(f"\n{reason}" for reason in unique)
+    return f"{label}; name other targets, or other kernels:" + "".join(f"\n{reason}" for reason in unique)

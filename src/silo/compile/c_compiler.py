@@ -33,7 +33,7 @@ class CCompiler:
 
 
 def choose_compiler(
-    requested: str | None, found: Mapping[str, str | None], need: str = "CPU kernels need", family: str = ""
+    requested: str | None, paths: Mapping[str, str | None], need: str = "CPU kernels need", family: str = ""
 ) -> tuple[str, ...]:
     """Returns the command to run, from the requested name and the path at which each name was found (None: not found).
 
@@ -50,11 +50,11 @@ def choose_compiler(
     ('/opt/my tools/cc',)
     """
     if requested is not None:
-        exact_path = found.get(requested.strip())
+        exact_path = paths.get(requested.strip())
         if exact_path is not None:
             return (exact_path,)
         words = _words(requested)
-        path = found.get(words[0]) if words else None
+        path = paths.get(words[0]) if words else None
         if path is None:
             raise CompilerMissingError(
                 f"the C compiler {requested!r} was not found: correct SILO_CC (or CC), or unset it to use the first of "
@@ -63,7 +63,7 @@ def choose_compiler(
         return (path, *words[1:])
     names = CROSS_COMPILERS.get(family, COMPILERS)
     for name in names:
-        path = found.get(name)
+        path = paths.get(name)
         if path is not None:
             return (path,)
     if family in CROSS_COMPILERS:
@@ -87,12 +87,12 @@ def find_compiler(requested: str | None, need: str = "CPU kernels need", family:
         CompilerMissingError: no compiler was found, or it does not run; a failure is not cached.
     """
     # A relative path is not cached, because its compiler depends on the working folder.
-    find = _found if requested is None or requested.startswith("/") else _found.__wrapped__
+    find = _found_compiler if requested is None or requested.startswith("/") else _found_compiler.__wrapped__
     return find(requested, search_path(), need, "" if family in ("", _own_family()) else family)
 
 
 @lru_cache(maxsize=8)
-def _found(requested: str | None, path: str | None, need: str, family: str) -> CCompiler:
+def _found_compiler(requested: str | None, path: str | None, need: str, family: str) -> CCompiler:
     own = CROSS_COMPILERS.get(family, COMPILERS)
     names = [*own] if requested is None else [requested.strip(), *_words(requested)[:1]]
     return identify(choose_compiler(requested, {name: shutil.which(name, path=path) for name in names}, need, family))

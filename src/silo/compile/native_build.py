@@ -36,12 +36,12 @@ class BuiltObject:
 
 
 def build(
-    source: str, flags: tuple[str, ...], toolchain: CCompiler, language: str = "c", beside: Sequence[bytes] = ()
+    source: str, flags: tuple[str, ...], toolchain: CCompiler, language: str = "c", other_files: Sequence[bytes] = ()
 ) -> BuiltObject:
     """Compiles and links ``source``, passed as the compiler's standard input, in a private temporary folder.
 
-    ``language`` is the language in the compiler's words: ``c``, ``c++``. ``beside`` are objects to link with it, in
-    order.
+    ``language`` is the language in the compiler's words: ``c``, ``c++``. ``other_files`` are objects to link with it,
+    in order.
 
     Raises:
         CompileError: the compiler refused; contains its message, and the path of the kept C source. Also raised in a
@@ -49,7 +49,7 @@ def build(
             itself.
     """
     with own_folder("silo-cc-") as folder:
-        objects = _written(beside, folder)
+        objects = _written(other_files, folder)
         with _started(_Compilation(source, flags, toolchain, language), folder, "kernel.so", objects) as running:
             return running.finish()
 
@@ -155,13 +155,13 @@ class _Running:
 
 
 @contextmanager
-def _started(asked: _Compilation, folder: str, output: str, objects: Sequence[str] = ()) -> Generator[_Running]:
+def _started(compilation: _Compilation, folder: str, output: str, objects: Sequence[str] = ()) -> Generator[_Running]:
     """Starts the compiler and yields it; kills it at the end of the block if it is still running."""
-    toolchain, target, maker = asked.toolchain, Path(folder, output), os.getpid()
-    command = asked.command(objects, target)
+    toolchain, target, maker = compilation.toolchain, Path(folder, output), os.getpid()
+    command = compilation.command(objects, target)
     # A file, not a pipe: a child forked by a signal handler would write to the same pipe as this process.
     with tempfile.TemporaryFile(dir=folder) as text:
-        text.write(asked.source.encode())
+        text.write(compilation.source.encode())
         text.seek(0)
         environment = child_environment(LC_ALL="C", TMPDIR=folder)
         with ExitStack() as ends:
@@ -174,7 +174,7 @@ def _started(asked: _Compilation, folder: str, output: str, objects: Sequence[st
                 ) from error
             except OSError as error:
                 raise CompileError(f"the C compiler {toolchain.command[0]} could not be run: {error}") from error
-            yield _Running(asked, command, target, process, maker)
+            yield _Running(compilation, command, target, process, maker)
 
 
 def _refusal(source: str, log: str, status: int, command: list[str], toolchain: CCompiler, language: str) -> str:

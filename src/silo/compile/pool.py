@@ -100,7 +100,9 @@ class WorkerPool:
         self._processes: set[WorkerProcess] = set()
         self._threads: list[threading.Thread] = []
         self._idle = 0
-        self._taken: defaultdict[str, list[float]] = defaultdict(list)  # seconds that successful jobs took, by kernel
+        self._compile_seconds: defaultdict[str, list[float]] = defaultdict(
+            list
+        )  # seconds that successful jobs took, by kernel
         self._closed = False
         in_child(self._begin_anew)
 
@@ -240,7 +242,7 @@ class WorkerPool:
             self._finish(entry, error)
             return None
         with self._changed:
-            self._taken[entry.job.kernel].append(time.monotonic() - begin)
+            self._compile_seconds[entry.job.kernel].append(time.monotonic() - begin)
         outcome = decode_outcome(message)
         if type(outcome) is CompileError and (complaints := process.complaints()):
             outcome = CompileError(f"{outcome}\n{complaints}")
@@ -251,7 +253,7 @@ class WorkerPool:
         if not entry.trial:
             return entry.limit_s
         with self._changed:
-            return learned_limit(self._taken[entry.job.kernel], entry.limit_s)
+            return learned_limit(self._compile_seconds[entry.job.kernel], entry.limit_s)
 
     def _start_process(self, *options: str) -> WorkerProcess:
         plugins = [item for name, plugin in self._plugins.items() for item in ("--plugin", f"{name}={plugin}")]

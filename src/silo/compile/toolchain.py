@@ -29,7 +29,7 @@ class Toolchain:
     def __init__(self, plugins: Mapping[str, str] | None = None) -> None:
         self._plugins = dict(installed_places(COMPILERS) if plugins is None else plugins)
         self._loaded: dict[str, Compiler | Rejected] = {}
-        self._taken: dict[tuple[str, Target], dict[str, Decision]] = {}
+        self._decisions: dict[tuple[str, Target], dict[str, Decision]] = {}
         self._ranked: dict[tuple[str, ...], tuple[list[str], str]] = {}
 
     @property
@@ -114,9 +114,9 @@ class Toolchain:
 
         The result does not depend on installed tools, so it is cached.
         """
-        decisions = self._taken.get((source_kind, target))
+        decisions = self._decisions.get((source_kind, target))
         if decisions is None:
-            decisions = self._taken[source_kind, target] = {
+            decisions = self._decisions[source_kind, target] = {
                 name: declared
                 if isinstance(declared := self.declaration(name), Rejected)
                 else declared.takes(source_kind, target)
@@ -204,24 +204,24 @@ class Toolchain:
 _Declared = list[CompilerDeclaration]
 
 
-def _most_specific(found: _Declared) -> _Declared:
-    specificity = max(bool(declaration.sources) + bool(declaration.targets) for declaration in found)
+def _most_specific(declared: _Declared) -> _Declared:
+    specificity = max(bool(declaration.sources) + bool(declaration.targets) for declaration in declared)
     return [
-        declaration for declaration in found if bool(declaration.sources) + bool(declaration.targets) == specificity
+        declaration for declaration in declared if bool(declaration.sources) + bool(declaration.targets) == specificity
     ]
 
 
-def _preferred(found: _Declared) -> _Declared:
+def _preferred(declared: _Declared) -> _Declared:
     """Returns the compilers whose declarations name all others in ``before``."""
     return [
         declaration
-        for declaration in found
-        if all(other is declaration or other.name in declaration.before for other in found)
+        for declaration in declared
+        if all(other is declaration or other.name in declaration.before for other in declared)
     ]
 
 
-def _shipped(found: _Declared) -> _Declared:
-    return [declaration for declaration in found if declaration.name in shipped_places(COMPILERS)]
+def _shipped(declared: _Declared) -> _Declared:
+    return [declaration for declaration in declared if declaration.name in shipped_places(COMPILERS)]
 
 
 # Rules, each with its reason. A rule selects some of several compilers, or none if it does not apply.

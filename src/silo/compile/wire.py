@@ -69,10 +69,10 @@ def encode_compiled(compiled: Compiled) -> bytes:
     return encode(header, [blob.data for blob in blobs])
 
 
-def encode_cache_files(made: CacheFiles) -> bytes:
+def encode_cache_files(files: CacheFiles) -> bytes:
     """Returns the message for a successful job that fills a framework's cache."""
-    header = {"outcome": "files", "names": [name for name, _ in made.files], "reason": made.reason}
-    return encode(header, [data for _, data in made.files])
+    header = {"outcome": "files", "names": [name for name, _ in files.files], "reason": files.reason}
+    return encode(header, [data for _, data in files.files])
 
 
 def encode_error(error: SiloError) -> bytes:

@@ -189,7 +189,7 @@ class Make:
         strides: Sequence[int] | None = None,
     ) -> Handle:
         """Makes an array of floats with a bell-shaped distribution (see :mod:`silo.core.generator`)."""
-        return self._made(Fill.NORMAL, shape, dtype, seed, strides, mean=mean, std=std)
+        return self._recipe(Fill.NORMAL, shape, dtype, seed, strides, mean=mean, std=std)
 
     def uniform(
         self,
@@ -201,7 +201,7 @@ class Make:
         strides: Sequence[int] | None = None,
     ) -> Handle:
         """Makes an array of floats from ``low`` up to ``high``."""
-        return self._made(Fill.UNIFORM, shape, dtype, seed, strides, low=low, high=high)
+        return self._recipe(Fill.UNIFORM, shape, dtype, seed, strides, low=low, high=high)
 
     def integers(
         self,
@@ -213,21 +213,21 @@ class Make:
         strides: Sequence[int] | None = None,
     ) -> Handle:
         """Makes an array of integers from ``low`` to ``high - 1``; with a float dtype, of floats with these values."""
-        return self._made(Fill.INTEGERS, shape, dtype, seed, strides, low=low, high=high)
+        return self._recipe(Fill.INTEGERS, shape, dtype, seed, strides, low=low, high=high)
 
     def empty(self, *shape: Extents, dtype: object = "float32", strides: Sequence[int] | None = None) -> Handle:
         """Makes an array that the kernel writes. It is filled with NaN or 0xA5 bytes, which show unwritten elements."""
-        return self._made(Fill.EMPTY, shape, dtype, 0, strides)
+        return self._recipe(Fill.EMPTY, shape, dtype, 0, strides)
 
     def zeros(self, *shape: Extents, dtype: object = "float32", strides: Sequence[int] | None = None) -> Handle:
         """Makes an array of zeros."""
-        return self._made(Fill.ZEROS, shape, dtype, 0, strides)
+        return self._recipe(Fill.ZEROS, shape, dtype, 0, strides)
 
     def full(
         self, *shape: Extents, value: float, dtype: object = "float32", strides: Sequence[int] | None = None
     ) -> Handle:
         """Makes an array whose elements all equal ``value``."""
-        return self._made(Fill.FULL, shape, dtype, 0, strides, value=value)
+        return self._recipe(Fill.FULL, shape, dtype, 0, strides, value=value)
 
     def arange(
         self,
@@ -238,7 +238,7 @@ class Make:
         strides: Sequence[int] | None = None,
     ) -> Handle:
         """Makes an array with the elements ``start + step * i`` in C order."""
-        return self._made(Fill.ARANGE, shape, dtype, 0, strides, start=start, step=step)
+        return self._recipe(Fill.ARANGE, shape, dtype, 0, strides, start=start, step=step)
 
     def array(
         self,
@@ -263,13 +263,13 @@ class Make:
         if callable(values) and not hasattr(values, "shape"):
             if extents is None:
                 raise CaseError("make.array of a function needs the shape too: make.array(lambda i: ..., shape=n)")
-            return self._made(
+            return self._recipe(
                 Fill.OWN, extents, "int32" if dtype is None else dtype, 0, strides, own=formula_of(values, extents)
             )
         own, natural, element = values_of(values, dtype)
         if extents is not None and math.prod(extents) != math.prod(natural):
             raise CaseError(f"make.array: {math.prod(natural)} values do not make an array of shape {extents}")
-        return self._made(Fill.OWN, natural if extents is None else extents, element, 0, strides, own=own)
+        return self._recipe(Fill.OWN, natural if extents is None else extents, element, 0, strides, own=own)
 
     def descriptor(
         self, array: Handle, block_shape: Sequence[int], *, padding: str = "zero", round_f32_to_tf32: bool = False
@@ -278,7 +278,7 @@ class Make:
         blocks = tuple(int(extent) for extent in block_shape)
         return DescriptorHandle(DescriptorRecipe(array.recipe, blocks, padding, round_f32_to_tf32), array)
 
-    def _made(
+    def _recipe(
         self,
         fill: Fill,
         shape: tuple[Extents, ...],

@@ -89,13 +89,13 @@ def compare(
     )
 
 
-def same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
+def same_bits(array: NDArray[Any], other: NDArray[Any]) -> bool:
     """Whether two arrays have one shape, one dtype and the same bits."""
-    if one is other:
+    if array is other:
         return True
-    if one.shape != other.shape or one.dtype != other.dtype:
+    if array.shape != other.shape or array.dtype != other.dtype:
         return False
-    first, second = one.reshape(-1), other.reshape(-1)
+    first, second = array.reshape(-1), other.reshape(-1)
     return all(_each(lambda at: _same_bits(first[at], second[at]), _slices(slice(0, first.size), _PART)))
 
 

@@ -117,13 +117,13 @@ class ConfigSet:
     def for_call(
         self,
         arguments: Mapping[str, Value] | None = None,  # noqa: ARG002  # it has no constraints that would read them
-        given: Mapping[str, Value] | None = None,
+        constexprs: Mapping[str, Value] | None = None,
     ) -> ConfigSet:
-        """Returns the configs that agree with ``given``; if no config does, the first one with these values set."""
-        if not given:
+        """Returns the configs that agree with ``constexprs``; if none does, the first one with these values set."""
+        if not constexprs:
             return self
-        fitting = [config for config in self if same_values(given, config.as_dict())]
-        return ConfigSet(fitting or [Config.of({**self.default.as_dict(), **given})])
+        fitting = [config for config in self if same_values(constexprs, config.as_dict())]
+        return ConfigSet(fitting or [Config.of({**self.default.as_dict(), **constexprs})])
 
     def product(self) -> tuple[Config, ...]:
         """All configs: the same as :attr:`listed`."""

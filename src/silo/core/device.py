@@ -360,13 +360,13 @@ def _kinds_of_plugins() -> tuple[str, ...]:
     return tuple(name for name in installed_places(DEVICES) if name not in target_kinds())
 
 
-def read_target(data: JSON, what: str) -> Target:
+def read_target(data: JSON, label: str) -> Target:
     """Returns the target that JSON names in canonical spelling.
 
-    Raises ``ValueError``, with the noun ``what``, for anything else.
+    Raises ``ValueError``, with the noun ``label``, for anything else.
     """
     try:
-        return Target.parse(read_text(data, what))
+        return Target.parse(read_text(data, label))
     except TargetError as error:
         raise ValueError(str(error)) from None
 

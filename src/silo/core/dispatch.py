@@ -239,10 +239,10 @@ class Match:
         return self.reason == "exact"
 
 
-def _read_rule(data: JSON, what: str) -> tuple[Bucket, Config]:
-    parts = read_list(data, what)
+def _read_rule(data: JSON, label: str) -> tuple[Bucket, Config]:
+    parts = read_list(data, label)
     if len(parts) != 2:
-        raise malformed(what, data)
+        raise malformed(label, data)
     return bucket_from_json(parts[0]), Config.from_json(parts[1])
 
 

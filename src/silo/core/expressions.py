@@ -381,12 +381,12 @@ def _leaf_value(leaf: Leaf, bindings: Bindings) -> int:
             return _integer(bindings.facts.get(name), leaf, "device fact")
 
 
-def _integer(value: Value, leaf: Leaf, what: str) -> int:
+def _integer(value: Value, leaf: Leaf, label: str) -> int:
     if not isinstance(value, int):  # bools are ints here: 0 or 1
         have = "missing" if value is None else f"{value!r}"
-        raise ExpressionError(f"the {what} {leaf} is {have}; an expression needs an integer there")
+        raise ExpressionError(f"the {label} {leaf} is {have}; an expression needs an integer there")
     if not INT64_MIN <= value <= INT64_MAX:
-        raise ExpressionError(f"the {what} {leaf} = {value} does not fit a 64-bit integer")
+        raise ExpressionError(f"the {label} {leaf} = {value} does not fit a 64-bit integer")
     return int(value)
 
 

@@ -188,7 +188,7 @@ class GroupedSpace:
         return replace(self, constraints=(*self.constraints, *traced(constraints, names, key)))
 
     def for_call(
-        self, arguments: Mapping[str, Value] | None = None, given: Mapping[str, Value] | None = None
+        self, arguments: Mapping[str, Value] | None = None, constexprs: Mapping[str, Value] | None = None
     ) -> GroupedSpace:
         """Returns the space that remains for one call, by its key arguments and the caller's config members.
 
@@ -197,18 +197,18 @@ class GroupedSpace:
         caller's config alone.
         """
         known_arguments = tuple(arguments.items()) if arguments else self.arguments
-        if not given:
+        if not constexprs:
             return replace(self, arguments=known_arguments)
-        base = Config.of({**self.base.as_dict(), **given})
+        base = Config.of({**self.base.as_dict(), **constexprs})
         groups: list[tuple[Config, ...]] = []
         for choices in self.groups:
             own = {name for choice in choices for name in choice.as_dict()}
             now = Config.of({name: value for name, value in base.as_dict().items() if name in own})
-            fitting = tuple(choice for choice in choices if _agrees(choice, given)) or (now,)
+            fitting = tuple(choice for choice in choices if _agrees(choice, constexprs)) or (now,)
             if now not in fitting:
                 base = Config.of({**base.as_dict(), **fitting[0].as_dict()})
             groups.append(fitting)
-        steps = tuple(step for step in self.steps if not given.keys() & set(step.names))
+        steps = tuple(step for step in self.steps if not constexprs.keys() & set(step.names))
         try:
             return replace(self, base=base, groups=tuple(groups), steps=steps, arguments=known_arguments)
         except SpaceError:
@@ -232,9 +232,10 @@ class GroupedSpace:
         }
 
 
-def _agrees(choice: Config, given: Mapping[str, Value]) -> bool:
+def _agrees(choice: Config, constexprs: Mapping[str, Value]) -> bool:
     return all(
-        name not in given or identity_of(given[name]) == identity_of(value) for name, value in choice.as_dict().items()
+        name not in constexprs or identity_of(constexprs[name]) == identity_of(value)
+        for name, value in choice.as_dict().items()
     )
 
 

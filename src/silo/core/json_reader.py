@@ -71,77 +71,77 @@ T = TypeVar("T")
 E = TypeVar("E", bound=Enum)
 
 
-def read_mapping(data: JSON, what: str) -> Mapping[str, JSON]:
+def read_mapping(data: JSON, label: str) -> Mapping[str, JSON]:
     """Returns a JSON object with any members."""
     if not isinstance(data, dict):
-        raise malformed(what, data)
+        raise malformed(label, data)
     return data
 
 
-def read_object(data: JSON, names: Sequence[str], what: str) -> Mapping[str, JSON]:
+def read_object(data: JSON, names: Sequence[str], label: str) -> Mapping[str, JSON]:
     """Returns a JSON object that has exactly these members."""
     if not isinstance(data, dict) or set(data) != set(names):
-        raise malformed(what, data)
+        raise malformed(label, data)
     return data
 
 
-def read_list(data: JSON, what: str, most: int | None = None) -> Sequence[JSON]:
+def read_list(data: JSON, label: str, most: int | None = None) -> Sequence[JSON]:
     """Returns a list of at most ``most`` items."""
     if not isinstance(data, list):
-        raise malformed(what, data)
+        raise malformed(label, data)
     if most is not None and len(data) > most:
-        raise ValueError(f"{what} of {len(data)} items; at most {most}")
+        raise ValueError(f"{label} of {len(data)} items; at most {most}")
     return data
 
 
-def read_pairs(data: JSON, what: str) -> Sequence[tuple[str, JSON]]:
+def read_pairs(data: JSON, label: str) -> Sequence[tuple[str, JSON]]:
     """Returns a list of at most ``MAX_NAMES`` pairs ``[name, anything]``."""
     pairs: list[tuple[str, JSON]] = []
-    for item in read_list(data, what, MAX_NAMES):
-        pair = read_list(item, what)
+    for item in read_list(data, label, MAX_NAMES):
+        pair = read_list(item, label)
         if len(pair) != 2:
-            raise malformed(what, item)
-        pairs.append((read_text(pair[0], what), pair[1]))
+            raise malformed(label, item)
+        pairs.append((read_text(pair[0], label), pair[1]))
     return pairs
 
 
-def read_text(data: JSON, what: str) -> str:
+def read_text(data: JSON, label: str) -> str:
     """Returns a string."""
     if not isinstance(data, str):
-        raise malformed(what, data)
+        raise malformed(label, data)
     return data
 
 
-def read_bool(data: JSON, what: str) -> bool:
+def read_bool(data: JSON, label: str) -> bool:
     """Returns True or False."""
     if not isinstance(data, bool):
-        raise malformed(what, data)
+        raise malformed(label, data)
     return data
 
 
-def read_integer(data: JSON, what: str) -> int:
+def read_integer(data: JSON, label: str) -> int:
     """Returns an integer; a bool is refused."""
     if not isinstance(data, int) or isinstance(data, bool):
-        raise malformed(what, data)
+        raise malformed(label, data)
     return data
 
 
-def read_natural(data: JSON, what: str) -> int:
+def read_natural(data: JSON, label: str) -> int:
     """Returns an integer that is not negative."""
     if not isinstance(data, int) or isinstance(data, bool) or data < 0:
-        raise malformed(what, data)
+        raise malformed(label, data)
     return data
 
 
-def read_integers(data: JSON, what: str) -> tuple[int, ...]:
+def read_integers(data: JSON, label: str) -> tuple[int, ...]:
     """Returns a list of at most ``MAX_AXES`` integers: for shapes and the like, whose product is computed."""
-    return tuple(read_integer(item, what) for item in read_list(data, what, MAX_AXES))
+    return tuple(read_integer(item, label) for item in read_list(data, label, MAX_AXES))
 
 
-def read_dtype(data: JSON, what: str) -> DType:
+def read_dtype(data: JSON, label: str) -> DType:
     """Returns the dtype with this name."""
     try:
-        return dtype(read_text(data, what))
+        return dtype(read_text(data, label))
     except KeyError as error:
         raise ValueError(str(error.args[0])) from None
 
@@ -179,31 +179,31 @@ def _itself(value: Any) -> Any:  # noqa: ANN401  # a value that is its own JSON
     return value
 
 
-def _anything(data: JSON, what: str) -> JSON:  # noqa: ARG001  # every reader has both
+def _anything(data: JSON, label: str) -> JSON:  # noqa: ARG001  # every reader has both
     return data
 
 
-def _value(data: JSON, what: str) -> Value:
+def _value(data: JSON, label: str) -> Value:
     try:
         return value_from_json(data)
     except ValueError as error:
-        raise ValueError(f"{what}: {error}") from None
+        raise ValueError(f"{label}: {error}") from None
 
 
-def _float(data: JSON, what: str) -> float:
-    value = _value(data, what)
+def _float(data: JSON, label: str) -> float:
+    value = _value(data, label)
     if not isinstance(value, float):
-        raise malformed(what, data)
+        raise malformed(label, data)
     return value
 
 
-def _naturals(data: JSON, what: str) -> tuple[int, ...]:
-    items = read_list(data, what)
+def _naturals(data: JSON, label: str) -> tuple[int, ...]:
+    items = read_list(data, label)
     if not {int}.issuperset(map(type, items)):  # type, not isinstance: a bool is refused
-        raise malformed(what, data)
+        raise malformed(label, data)
     numbers = tuple(cast("Sequence[int]", items))
     if min(numbers, default=0) < 0:
-        raise malformed(what, data)
+        raise malformed(label, data)
     return numbers
 
 
@@ -223,11 +223,11 @@ VALUE: Final[Form[Value]] = Form(_value, value_to_json)
 def integer(low: int | None = None, high: int | None = None) -> Form[int]:
     """Returns the form of an integer that is at least ``low`` and at most ``high``."""
 
-    def read(data: JSON, what: str) -> int:
+    def read(data: JSON, label: str) -> int:
         if not isinstance(data, int) or isinstance(data, bool):
-            raise malformed(what, data)
+            raise malformed(label, data)
         if (low is not None and data < low) or (high is not None and data > high):
-            raise malformed(what, data)
+            raise malformed(label, data)
         return data
 
     return Form(read, _itself)
@@ -250,10 +250,10 @@ def enumerated(cls: type[E]) -> Form[E]:
     """Returns the form of a member of an enumeration of strings, written as its value."""
     members_by_value = {member.value: member for member in cls}
 
-    def read(data: JSON, what: str) -> E:
+    def read(data: JSON, label: str) -> E:
         member = members_by_value.get(data) if isinstance(data, str) else None
         if member is None:
-            raise malformed(what, data)
+            raise malformed(label, data)
         return member
 
     return Form(read, attrgetter("_value_"))  # reads the same as .value with two calls fewer
@@ -262,11 +262,11 @@ def enumerated(cls: type[E]) -> Form[E]:
 def listed(form: Form[T], least: int = 0, most: int | None = None) -> Form[tuple[T, ...]]:
     """Returns the form of a tuple of at least ``least`` and at most ``most`` values, written as a list."""
 
-    def read(data: JSON, what: str) -> tuple[T, ...]:
-        items = read_list(data, what, most)
+    def read(data: JSON, label: str) -> tuple[T, ...]:
+        items = read_list(data, label, most)
         if len(items) < least:
-            raise malformed(what, data)
-        return tuple([form.read(item, what) for item in items])
+            raise malformed(label, data)
+        return tuple([form.read(item, label) for item in items])
 
     def write(values: tuple[T, ...]) -> JSON:
         return cast("JSON", list(values)) if form.write is _itself else [form.write(value) for value in values]
@@ -277,14 +277,14 @@ def listed(form: Form[T], least: int = 0, most: int | None = None) -> Form[tuple
 def paired(form: Form[T]) -> Form[tuple[tuple[str, T], ...]]:
     """Returns the form of pairs of a name and a value, at most ``MAX_NAMES``, written as a list of lists of two."""
 
-    def read(data: JSON, what: str) -> tuple[tuple[str, T], ...]:
+    def read(data: JSON, label: str) -> tuple[tuple[str, T], ...]:
         pairs: list[tuple[str, T]] = []
-        for item in read_list(data, what, MAX_NAMES):
+        for item in read_list(data, label, MAX_NAMES):
             match item:
                 case [str() as name, value]:
-                    pairs.append((name, form.read(value, f"{name[:_SHOWN]} of {what}")))
+                    pairs.append((name, form.read(value, f"{name[:_SHOWN]} of {label}")))
                 case _:
-                    raise malformed(what, item)
+                    raise malformed(label, item)
         return tuple(pairs)
 
     return Form(read, lambda pairs: [[name, form.write(value)] for name, value in pairs])
@@ -293,11 +293,11 @@ def paired(form: Form[T]) -> Form[tuple[tuple[str, T], ...]]:
 def named(form: Form[T]) -> Form[tuple[tuple[str, T], ...]]:
     """Returns the form of pairs of a name and a value, sorted by name, written as an object (at most ``MAX_NAMES``)."""
 
-    def read(data: JSON, what: str) -> tuple[tuple[str, T], ...]:
-        members = read_mapping(data, what)
+    def read(data: JSON, label: str) -> tuple[tuple[str, T], ...]:
+        members = read_mapping(data, label)
         if len(members) > MAX_NAMES:
-            raise ValueError(f"{what}: {len(members)} members; at most {MAX_NAMES}")
-        pairs = [(name, form.read(item, f"{name[:_SHOWN]} of {what}")) for name, item in members.items()]
+            raise ValueError(f"{label}: {len(members)} members; at most {MAX_NAMES}")
+        pairs = [(name, form.read(item, f"{name[:_SHOWN]} of {label}")) for name, item in members.items()]
         return tuple(sorted(pairs, key=lambda pair: pair[0]))
 
     return Form(read, lambda pairs: {name: form.write(value) for name, value in pairs})

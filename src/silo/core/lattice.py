@@ -69,7 +69,7 @@ class Lattice:
             for name, value in (*config.values, *config.options):
                 values_of.setdefault(name, {}).setdefault(identity_of(value), value)
         self.axes = tuple(Axis.of(name, values_of[name].values()) for name in sorted(values_of))
-        self._places = [
+        self._value_indices = [
             {identity_of(value): position for position, value in enumerate(axis.values)} for axis in self.axes
         ]
         self._number = {axis.name: at for at, axis in enumerate(self.axes)}
@@ -87,7 +87,7 @@ class Lattice:
         places = [len(axis) for axis in self.axes]
         for name, value in (*config.values, *config.options):
             number = self._number.get(name)
-            position = None if number is None else self._places[number].get(identity_of(value))
+            position = None if number is None else self._value_indices[number].get(identity_of(value))
             if number is None or position is None:
                 return None
             places[number] = position
@@ -101,10 +101,10 @@ class Lattice:
         """The coordinates of a config, one for each axis."""
         return tuple(column[index] for column in self.columns)
 
-    def along(self, index: int, axis: int, places: Sequence[int]) -> Iterator[int]:
-        """Yields the configs that differ from config ``index`` on ``axis`` alone, for each coordinate of ``places``."""
+    def along(self, index: int, axis: int, value_indices: Sequence[int]) -> Iterator[int]:
+        """Yields the configs that differ from config ``index`` on ``axis`` alone, for each of ``value_indices``."""
         base = self._codes[index] - self.columns[axis][index] * self._strides[axis]
-        for position in places:
+        for position in value_indices:
             index_at = self._by_code.get(base + position * self._strides[axis])
             if index_at is not None and index_at != index:
                 yield index_at
@@ -137,7 +137,7 @@ class Lattice:
         for index, config in enumerate(self.configs):
             for name, value in (*config.values, *config.options):
                 number = self._number[name]
-                columns[number][index] = self._places[number][identity_of(value)]
+                columns[number][index] = self._value_indices[number][identity_of(value)]
         return tuple(columns)
 
 
@@ -164,7 +164,7 @@ class Box:
         self._fields = tuple(fields)
         self._allowed = allowed
         self.axes = tuple(field.axis for field in self._fields)
-        self._places = [
+        self._value_indices = [
             {identity_of(value): position for position, value in enumerate(axis.values)} for axis in self.axes
         ]
         self._number = {name: at for at, field in enumerate(self._fields) for name in field.names}
@@ -193,7 +193,7 @@ class Box:
             if not values and field.optional:
                 coordinates.append(len(field.axis))
                 continue
-            position = self._places[number].get(values[0]) if values else None
+            position = self._value_indices[number].get(values[0]) if values else None
             if position is None or values != [values[0]] * len(field.names):
                 return None
             coordinates.append(position)
@@ -212,10 +212,10 @@ class Box:
         lengths = [len(axis) + 1 for axis in self.axes]
         return tuple(index // stride % length for stride, length in zip(self._strides, lengths, strict=True))
 
-    def along(self, index: int, axis: int, places: Sequence[int]) -> Iterator[int]:
-        """Yields the configs that differ from config ``index`` on ``axis`` alone, for each coordinate of ``places``."""
+    def along(self, index: int, axis: int, value_indices: Sequence[int]) -> Iterator[int]:
+        """Yields the configs that differ from config ``index`` on ``axis`` alone, for each of ``value_indices``."""
         base = index - self.coordinates(index)[axis] * self._strides[axis]
-        for position in places:
+        for position in value_indices:
             reached = base + position * self._strides[axis]
             if reached != index and self._allowed(self.config(reached)):
                 yield reached

@@ -229,27 +229,27 @@ def parameter_bytes(layout: Iterable[LayoutSlot]) -> list[int]:
     return sizes
 
 
-def _read_axis(data: JSON, what: str) -> int | tuple[int, int]:
+def _read_axis(data: JSON, label: str) -> int | tuple[int, int]:
     if not isinstance(data, list):
-        axis = read_natural(data, what)
+        axis = read_natural(data, label)
         if axis >= _MAX_AXES:
-            raise malformed(what, data)
+            raise malformed(label, data)
         return axis
-    match [read_natural(number, what) for number in data]:
+    match [read_natural(number, label) for number in data]:
         case [extent, stride] if 1 <= extent <= _MAX_EXTENT and stride < _MAX_STRIDE:
             return (extent, stride)
         case _:
-            raise malformed(what, data)
+            raise malformed(label, data)
 
 
 def _write_axis(axis: int | tuple[int, int]) -> JSON:
     return axis if isinstance(axis, int) else list(axis)
 
 
-def _read_element_bytes(data: JSON, what: str) -> int:
-    value = read_natural(data, what)
+def _read_element_bytes(data: JSON, label: str) -> int:
+    value = read_natural(data, label)
     if value not in (1, 2, 4, 8):
-        raise malformed(what, data)
+        raise malformed(label, data)
     return value
 
 
@@ -285,12 +285,12 @@ class TensorMap(Persisted):
         return tensor_map
 
 
-def _read_sizes(data: JSON, what: str) -> tuple[int, int, int]:
+def _read_sizes(data: JSON, label: str) -> tuple[int, int, int]:
     match data:
         case [int() as x, int() as y, int() as z] if not any(isinstance(size, bool) or size < 1 for size in (x, y, z)):
             return (x, y, z)
         case _:
-            raise malformed(what, data)
+            raise malformed(label, data)
 
 
 _SIZES: Form[tuple[int, int, int]] = Form(_read_sizes, list)

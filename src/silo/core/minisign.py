@@ -179,12 +179,12 @@ def prehashed(message: bytes) -> bytes:
     return hashlib.blake2b(message).digest()
 
 
-def _decoded(text: bytes, size: int, what: str) -> bytes:
+def _decoded(text: bytes, size: int, label: str) -> bytes:
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         data = b""
     # Accept only the canonical base64 text, whose unused bits are zero.
     if len(data) != size or base64.b64encode(data) != text:
-        raise SignatureError(f"{what} is {size} bytes in base64, which {len(text)} characters here are not")
+        raise SignatureError(f"{label} is {size} bytes in base64, which {len(text)} characters here are not")
     return data

@@ -98,9 +98,9 @@ def place_of(group: str, name: str) -> str | None:
     return shipped_places(group).get(name) or installed_places(group).get(name)
 
 
-def load_place(place: str) -> object:
+def load_place(import_path: str) -> object:
     """Imports the object that ``module:attribute`` names. Passes on the errors of importing it, and AttributeError."""
-    module, _, attribute = place.partition(":")
+    module, _, attribute = import_path.partition(":")
     return getattr(import_module(module), attribute)
 
 
@@ -121,17 +121,17 @@ def part_of(group: str, name: str, part: str) -> Any:  # noqa: ANN401  # a modul
         return None
 
 
-def _declared_at(place: str, kind: type[_Declaration], what: str) -> _Declaration | Rejected:
-    """Imports the declaration that ``place`` (``module:attribute``) names.
+def _declared_at(import_path: str, kind: type[_Declaration], label: str) -> _Declaration | Rejected:
+    """Imports the declaration that ``import_path`` (``module:attribute``) names.
 
-    Returns ``Rejected`` if it cannot be used. ``what`` names the plug-in in messages.
+    Returns ``Rejected`` if it cannot be used. ``label`` names the plug-in in messages.
     """
     try:
-        declared = load_place(place)
+        declared = load_place(import_path)
     except Exception as error:  # noqa: BLE001  # whatever a foreign plug-in raises is the reason it is refused for
-        return Rejected(f"{what} does not load: {type(error).__name__}: {error}")
+        return Rejected(f"{label} does not load: {type(error).__name__}: {error}")
     if not isinstance(declared, kind):
-        return Rejected(f"{what} is no {kind.__name__} (silo.core.declaration) but {type(declared).__name__}")
+        return Rejected(f"{label} is no {kind.__name__} (silo.core.declaration) but {type(declared).__name__}")
     return declared
 
 
@@ -139,17 +139,17 @@ def _declared_at(place: str, kind: type[_Declaration], what: str) -> _Declaratio
 
 
 @cache
-def load_declaration(name: str, place: str) -> CompilerDeclaration | Rejected:
-    """Returns the compiler declaration at ``place``, a ``module:attribute``, or the reason why it cannot be used."""
+def load_declaration(name: str, import_path: str) -> CompilerDeclaration | Rejected:
+    """Returns the compiler declaration at ``import_path`` (``module:attribute``), or why it cannot be used."""
     from silo.core.declaration import CompilerDeclaration  # noqa: PLC0415  # a first launch does without
 
-    label = f"the plug-in {name} ({place})"
-    declared = _declared_at(place, CompilerDeclaration, label)
+    label = f"the plug-in {name} ({import_path})"
+    declared = _declared_at(import_path, CompilerDeclaration, label)
     if isinstance(declared, Rejected):
         return declared
     if declared.name != name:
         return Rejected(f"{label} declares that it is called {declared.name}")
-    if place == shipped_places(COMPILERS).get(name):
+    if import_path == shipped_places(COMPILERS).get(name):
         return declared
     for option in declared.options:
         if not option.name.startswith(f"{name}_"):
@@ -264,12 +264,12 @@ def installed_words() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]
 
 
 @cache
-def load_loader_declaration(kind: str, place: str) -> LoaderDeclaration | Rejected:
-    """Returns the loader declaration at ``place``, a ``module:attribute``, or the reason why it cannot be used."""
+def load_loader_declaration(kind: str, import_path: str) -> LoaderDeclaration | Rejected:
+    """Returns the loader declaration at ``import_path`` (``module:attribute``), or the reason why it cannot be used."""
     from silo.core.declaration import LoaderDeclaration  # noqa: PLC0415  # a first launch does without
 
-    label = f"the loader of {kind} ({place})"
-    declared = _declared_at(place, LoaderDeclaration, label)
+    label = f"the loader of {kind} ({import_path})"
+    declared = _declared_at(import_path, LoaderDeclaration, label)
     if isinstance(declared, Rejected):
         return declared
     if declared.kind != kind:

@@ -88,24 +88,24 @@ _FILLS = {fill.word: fill for fill in Fill}
 T = TypeVar("T")
 
 
-def _read_fill(data: JSON, what: str) -> Fill:
+def _read_fill(data: JSON, label: str) -> Fill:
     if not isinstance(data, str) or data not in _FILLS:
-        raise malformed(what, data)
+        raise malformed(label, data)
     return _FILLS[data]
 
 
-def _read_seed(data: JSON, what: str) -> int:
-    value = VALUE.read(data, what)  # a seed is an unsigned integer of 64 bits
+def _read_seed(data: JSON, label: str) -> int:
+    value = VALUE.read(data, label)  # a seed is an unsigned integer of 64 bits
     if type(value) is not int:
-        raise malformed(what, data)
+        raise malformed(label, data)
     return value
 
 
-def _read_bytes(data: JSON, what: str) -> bytes:
+def _read_bytes(data: JSON, label: str) -> bytes:
     try:
-        return bytes.fromhex(read_text(data, what))
+        return bytes.fromhex(read_text(data, label))
     except ValueError:
-        raise malformed(what, data) from None
+        raise malformed(label, data) from None
 
 
 _SIZES = listed(INTEGER, most=MAX_AXES)
@@ -430,7 +430,7 @@ def _is_little(array: NDArray[Any]) -> bool:
     return array.dtype.byteorder == "<" or (array.dtype.byteorder in "=|" and sys.byteorder == "little")
 
 
-def _read_argument(data: JSON, what: str) -> ArgumentRecipe:
+def _read_argument(data: JSON, label: str) -> ArgumentRecipe:
     if isinstance(data, dict) and len(data) == 1:
         ((tag, body),) = data.items()
         if tag == "array":
@@ -438,10 +438,10 @@ def _read_argument(data: JSON, what: str) -> ArgumentRecipe:
         if tag == "descriptor":
             return DescriptorRecipe.from_json(body)
         if tag == "scalar":
-            return ScalarRecipe(VALUE.read(body, what))
+            return ScalarRecipe(VALUE.read(body, label))
         if tag == "alias":
-            return AliasRecipe(read_text(body, what))
-    raise malformed(what, data)
+            return AliasRecipe(read_text(body, label))
+    raise malformed(label, data)
 
 
 def _write_argument(recipe: ArgumentRecipe) -> JSON:

@@ -60,7 +60,7 @@ class SearchSpace(Protocol):
         ...
 
     def for_call(
-        self, arguments: Mapping[str, Value] | None = None, given: Mapping[str, Value] | None = None
+        self, arguments: Mapping[str, Value] | None = None, constexprs: Mapping[str, Value] | None = None
     ) -> SearchSpace:
         """Returns the space that remains for one call, by its key arguments and the caller's config members."""
         ...

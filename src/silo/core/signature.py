@@ -57,10 +57,10 @@ class NoDefault(Enum):
 NO_DEFAULT: Final = NoDefault.NO_DEFAULT
 
 
-def _read_default(data: JSON, what: str) -> Value:
+def _read_default(data: JSON, label: str) -> Value:
     if not isinstance(data, list) or len(data) != 1:
-        raise malformed(what, data)
-    return VALUE.read(data[0], what)
+        raise malformed(label, data)
+    return VALUE.read(data[0], label)
 
 
 # The default is wrapped in a list, so that a default of None differs from no default.

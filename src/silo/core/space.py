@@ -209,10 +209,10 @@ class Space:
         return chosen
 
     def for_call(
-        self, arguments: Mapping[str, Value] | None = None, given: Mapping[str, Value] | None = None
+        self, arguments: Mapping[str, Value] | None = None, constexprs: Mapping[str, Value] | None = None
     ) -> ConfigSet:
-        """Returns the configs that agree with ``given``; if no config does, the first one with these values set."""
-        return ConfigSet(self.configs(arguments)).for_call(given=given)
+        """Returns the configs that agree with ``constexprs``; if none does, the first one with these values set."""
+        return ConfigSet(self.configs(arguments)).for_call(constexprs=constexprs)
 
     def product(self) -> tuple[Config, ...]:
         """Every config: the same as :attr:`listed`."""
@@ -267,11 +267,11 @@ class Space:
             constraints=tuple(from_json(item) for item in read_list(members["constraints"], "constraints")),
         )
 
-    def _at(self, place: int) -> Config:
-        """Returns the ``place``-th combination of the axes' values, from 0; the last axis varies fastest."""
+    def _at(self, index: int) -> Config:
+        """Returns the ``index``-th combination of the axes' values, from 0; the last axis varies fastest."""
         members: dict[str, Value] = {}
         for name, values in reversed(self.axes):
-            place, at = divmod(place, len(values))
+            index, at = divmod(index, len(values))
             members[name] = values[at]
         return Config.of({name: members[name] for name, _ in self.axes})
 

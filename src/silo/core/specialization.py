@@ -33,7 +33,7 @@ class Fact(Enum):
 
 
 # The module of extents is imported only for a specialization with extents, because few kernels have them.
-def _read_extents(data: JSON, what: str) -> tuple[tuple[str, ArrayExtents], ...]:  # noqa: ARG001  # see Form
+def _read_extents(data: JSON, label: str) -> tuple[tuple[str, ArrayExtents], ...]:  # noqa: ARG001  # see Form
     from silo.core.extents import extents_from_json  # noqa: PLC0415
 
     return extents_from_json(data)
@@ -45,7 +45,7 @@ def _write_extents(extents: tuple[tuple[str, ArrayExtents], ...]) -> JSON:
     return extents_to_json(extents)
 
 
-def _read_grid(data: JSON, what: str) -> tuple[int, int, int]:  # noqa: ARG001  # see Form
+def _read_grid(data: JSON, label: str) -> tuple[int, int, int]:  # noqa: ARG001  # see Form
     from silo.core.extents import grid_from_json  # noqa: PLC0415
 
     return grid_from_json(data)

@@ -24,7 +24,7 @@ from silo.core.traced import Integer, Ratio, Traced, apply, as_node, cdiv, maxim
 from silo.errors import ExpressionError, TraceError
 
 __all__ = [
-    "ArrayStandIn",
+    "ArrayTracer",
     "Axes",
     "Copier",
     "DtypeStandIn",
@@ -46,7 +46,7 @@ __all__ = [
 # ---- Tracers ----
 
 
-class ArrayStandIn(Traced):
+class ArrayTracer(Traced):
     """A tracer for an argument: its value, and if it is an array its shape, strides and dtype."""
 
     __slots__ = ("_name",)
@@ -161,7 +161,7 @@ class Namespace:
 
     def __init__(self, arguments: Iterable[str], config: Iterable[str]) -> None:
         self._members: dict[str, object] = {
-            **{name: ArrayStandIn(name) for name in arguments},
+            **{name: ArrayTracer(name) for name in arguments},
             **{name: Traced(ConfigValue(name)) for name in config},
         }
 
@@ -427,7 +427,7 @@ def trace_grid(
     result = _run(function, [Namespace(arguments, config)]) if callable(function) else function
     axes = tuple(cast("Iterable[object]", result)) if isinstance(result, tuple | list) else (result,)
     if not 1 <= len(axes) <= 3:
-        raise TraceError(f"a grid has 1 to 3 axes, and {_place(function)} gives {len(axes)}")
+        raise TraceError(f"a grid has 1 to 3 axes, and {_source_location(function)} gives {len(axes)}")
     return tuple(as_node(axis) for axis in axes)
 
 
@@ -445,16 +445,18 @@ def trace_indices(function: Callable[..., object], names: Sequence[str]) -> Node
     return as_node(_run(function, [Traced(Argument(name)) for name in names]))
 
 
-def _run(function: Callable[..., object], given: Sequence[object]) -> object:
+def _run(function: Callable[..., object], arguments: Sequence[object]) -> object:
     try:
-        return Copier().callable(function)(*given)
+        return Copier().callable(function)(*arguments)
     except (TraceError, ExpressionError) as error:
-        raise TraceError(f"{_place(function)} cannot become an expression: {error}") from None
+        raise TraceError(f"{_source_location(function)} cannot become an expression: {error}") from None
     except Exception as error:  # an exception of the user's function is reported with its source line
-        raise TraceError(f"{_place(function)} failed while it was traced: {type(error).__name__}: {error}") from error
+        raise TraceError(
+            f"{_source_location(function)} failed while it was traced: {type(error).__name__}: {error}"
+        ) from error
 
 
-def _place(function: object) -> str:
+def _source_location(function: object) -> str:
     code = getattr(function, "__code__", None)
     if isinstance(code, types.CodeType):
         return f"{code.co_name} ({code.co_filename}:{code.co_firstlineno})"

@@ -362,9 +362,9 @@ def _decoded(data: JSON, tuples: int) -> Value:
     raise malformed("a value", data)
 
 
-def malformed(what: str, data: object) -> ValueError:
-    """Returns the error for data that is not ``what``; it shows only the beginning of the data."""
-    return ValueError(f"not {what}: {beginning(data)}")
+def malformed(label: str, data: object) -> ValueError:
+    """Returns the error for data that is not ``label``; it shows only the beginning of the data."""
+    return ValueError(f"not {label}: {beginning(data)}")
 
 
 def beginning(data: object) -> str:

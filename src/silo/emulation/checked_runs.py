@@ -170,9 +170,9 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
         if exchange is not None:
             (doubt,) = exchange.doubts
             if isinstance(doubt.about, CheckedVariable):
-                return Ran(self._once(schedule, 0, doubt.about.objects[exchange.other]))
-            return Ran(self._once(schedule, exchange.other))
-        fault = self._once(schedule, _NAN_BYTE)
+                return Ran(self._run_once(schedule, 0, doubt.about.objects[exchange.other]))
+            return Ran(self._run_once(schedule, exchange.other))
+        fault = self._run_once(schedule, _NAN_BYTE)
         if fault is not None or not self._check.suspects:
             return Ran(fault, comparable=not self._check.any_atomic)
         suspect = ReadSuspect.from_buffer_copy(self._check.suspect)
@@ -215,7 +215,7 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
     def results_finding(self, results: Contents) -> CheckFinding | None:
         """Returns the finding for a NaN computed from numbers, if the limits enable this check."""
         if self._limits.nan and (address := self._new_nan(results)):
-            self._once(self.schedules[0], _NAN_BYTE)
+            self._run_once(self.schedules[0], _NAN_BYTE)
             return self._reporter(self.schedules[0]).result("NaN", "a NaN made of numbers", address)
         if self._check.unordered_groups:
             group = self._code.words.group
@@ -250,7 +250,7 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
 
     # ---- one run
 
-    def _once(self, seed: int, fill: int, ready: Ready | None = None) -> FoundFault | ThreadFault | None:
+    def _run_once(self, seed: int, fill: int, ready: Ready | None = None) -> FoundFault | ThreadFault | None:
         self._runs += 1
         self.memory.restore()
         self._fresh()
@@ -316,9 +316,11 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
         self._check.row_starts, self._check.row_classes = ctypes.addressof(starts), ctypes.addressof(classes)
         self._check.row_count = len(stretches)
 
-    def _area(self, one: Allocation) -> Area:
-        area = Area(one.low, one.high, one.low, None, None, AreaKind.ARRAY, int(one.writable))
-        index = self._region_of(one)
+    def _area(self, allocation: Allocation) -> Area:
+        area = Area(
+            allocation.low, allocation.high, allocation.low, None, None, AreaKind.ARRAY, int(allocation.writable)
+        )
+        index = self._region_of(allocation)
         if index < 0:
             return area
         start, region = self.memory.starts[index], self.memory.regions[index]
@@ -328,7 +330,7 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
         if not mine & self._code.written:
             return area
         if count > _MOST_CELLS:
-            self._notes.append(f"{one.name} is too large to look for races in it")
+            self._notes.append(f"{allocation.name} is too large to look for races in it")
             return area
         if index not in self._cells:
             self._cells[index] = self._np.zeros(count * CELL_BYTES, self._np.uint8)

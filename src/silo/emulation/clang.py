@@ -102,14 +102,14 @@ _LINK_FLAGS = (
 )
 
 
-def choose_clang(requested: str | None, found: Mapping[str, str | None]) -> str:
-    """Returns the compiler command, from the requested name and the path of each name in ``found`` (None: not found).
+def choose_clang(requested: str | None, paths: Mapping[str, str | None]) -> str:
+    """Returns the compiler command, from the requested name and the path of each name in ``paths`` (None: not found).
 
     >>> choose_clang(None, {"clang++-16": "/usr/bin/clang++-16", "clang++-19": "/usr/bin/clang++-19"})
     '/usr/bin/clang++-19'
     """
     if requested is not None:
-        path = found.get(requested)
+        path = paths.get(requested)
         if path is None:
             raise CompilerMissingError(
                 f"the clang {requested!r} was not found: correct SILO_CLANG, or unset it to use the best of "
@@ -117,7 +117,7 @@ def choose_clang(requested: str | None, found: Mapping[str, str | None]) -> str:
             )
         return path
     for name in NAMES:
-        if (path := found.get(name)) is not None:
+        if (path := paths.get(name)) is not None:
             return path
     raise CompilerMissingError(
         f"this kind of kernel runs on the CPU by clang {OLDEST} or later ({BEST} best), and none of "
@@ -138,14 +138,14 @@ def major_version(version: str) -> int:
 
 
 @cache
-def _found(requested: str | None) -> CCompiler:
+def _found_compiler(requested: str | None) -> CCompiler:
     names = NAMES if requested is None else (requested,)
     return identify((choose_clang(requested, {name: shutil.which(name) for name in names}),))
 
 
 def find_clang() -> CCompiler:
     """Returns this machine's clang. Raises CompilerMissingError if it is missing, too old, or not clang."""
-    clang = _found(settings().clang)
+    clang = _found_compiler(settings().clang)
     number = major_version(clang.version)
     if number < OLDEST:
         raise CompilerMissingError(
@@ -215,7 +215,7 @@ def _content(folder: Path) -> str:
     return state.hexdigest()
 
 
-def _tell(folder: Path, reason: str) -> None:
+def _log_fallback(folder: Path, reason: str) -> None:
     message = (
         f"headers of kernels cannot be kept compiled in {folder} ({reason}): every kernel takes a second longer to "
         "compile for the CPU"
@@ -253,14 +253,14 @@ def precompiled_header(
             command += ["-o", str(output)]
             done = run_compiler(command, env=child_environment(LC_ALL="C", TMPDIR=temporary))
             if done.returncode != 0:
-                _tell(folder, done.stderr.decode(errors="replace").strip()[:300])
+                _log_fallback(folder, done.stderr.decode(errors="replace").strip()[:300])
                 return None
             try:
                 publish(path, output.read_bytes())
             except OSError as error:
-                _tell(folder, str(error))
+                _log_fallback(folder, str(error))
                 return None
     if private_size(path) is None:
-        _tell(folder, "others may write it")
+        _log_fallback(folder, "others may write it")
         return None
     return path

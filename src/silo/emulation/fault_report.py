@@ -216,88 +216,88 @@ class FaultReporter:
     def fault(self, fault: FoundFault | ThreadFault) -> CheckFinding:
         """Returns the finding for a fault that a check in the code, or the runtime, has found."""
         if isinstance(fault, FoundFault):
-            return self._placed(self._found(fault), fault.group, fault.thread)
+            return self._placed(self._finding_of(fault), fault.group, fault.thread)
         return self._placed(self._fault(fault), self.check.group, self.check.thread)
 
     def suspect(self, suspect: ReadSuspect, address: int | None) -> CheckFinding:
         """Returns the finding for a read of unset memory; ``address`` is the first result that depends on it."""
         return self._placed(self._suspect(suspect, address), suspect.group, suspect.thread)
 
-    def result(self, kind: str, what: str, address: int) -> CheckFinding:
+    def result(self, kind: str, label: str, address: int) -> CheckFinding:
         """Returns the finding for a wrong element of a result, at ``address``."""
         owner, where = self._where(address, 1)
-        return self._placed(CheckFinding(kind, what, (capital(where),), owner), self.check.group, self.check.thread)
+        return self._placed(CheckFinding(kind, label, (capital(where),), owner), self.check.group, self.check.thread)
 
-    def _placed(self, found: CheckFinding, group: int, thread: int) -> CheckFinding:
-        details = found.details
+    def _placed(self, finding: CheckFinding, group: int, thread: int) -> CheckFinding:
+        details = finding.details
         if self.seed:
             details = (*details, f"Threads ran in the order of seed {self.seed}")
         program, index = coordinates(group, self.grid), self._thread(thread)
-        at = f" at {found.place}" if found.place else ""
+        at = f" at {finding.place}" if finding.place else ""
         where = f"{at}, thread {index} of {self.words.group} {program}"
-        return replace(found, details=details, at=where, program=program, index=index)
+        return replace(finding, details=details, at=where, program=program, index=index)
 
     # ---- faults found by checks in the code
 
-    def _found(self, found: FoundFault) -> CheckFinding:
-        kind = FoundKind(found.kind)
-        location = self._site(found.site)
-        does = "write" if found.write else "read"
+    def _finding_of(self, fault: FoundFault) -> CheckFinding:
+        kind = FoundKind(fault.kind)
+        location = self._site(fault.site)
+        does = "write" if fault.write else "read"
         match kind:
             case FoundKind.BOUNDS:
-                owner, where = self._where(found.address, found.size)
-                access = f"{found.size} bytes: {where}"
+                owner, where = self._where(fault.address, fault.size)
+                access = f"{fault.size} bytes: {where}"
                 return CheckFinding("out of bounds", f"a {does} out of bounds", (access,), owner, location)
             case FoundKind.READONLY:
-                owner, where = self._where(found.address, found.size)
+                owner, where = self._where(fault.address, fault.size)
                 return CheckFinding("read-only", "a write to memory that is read-only", (where,), owner, location)
             case FoundKind.UNINITIALIZED:
-                owner, where = self._where(found.address, found.size)
+                owner, where = self._where(fault.address, fault.size)
                 return CheckFinding(
                     "uninitialized", "a read of memory that nothing was written to", (where,), owner, location
                 )
             case FoundKind.RACE:
-                return self._race(found, location)
+                return self._race(fault, location)
             case FoundKind.ENDLESS:
                 steps = f"The {self.words.group} took {self.steps} steps (turns of loops and accesses)"
                 waits = "a thread that waits for another without a barrier may wait for ever"
                 return CheckFinding("endless", "a loop that does not end", (f"{steps}; {waits}",), None, location)
             case FoundKind.STACK_BOUNDS:
                 message = f"a {does} beyond a variable of the thread"
-                return CheckFinding("out of bounds", message, (f"{found.size} bytes",), None, location)
+                return CheckFinding("out of bounds", message, (f"{fault.size} bytes",), None, location)
             case FoundKind.GLOBAL_BOUNDS:
                 message = f"a {does} beyond a constant"
-                return CheckFinding("out of bounds", message, (f"{found.size} bytes",), None, location)
+                return CheckFinding("out of bounds", message, (f"{fault.size} bytes",), None, location)
             case FoundKind.SCOPE:
                 message = f"a {does} of a variable that lives no more"
                 why = "A pointer outlived the block that declares what it points to"
                 return CheckFinding("out of bounds", message, (why,), None, location)
             case FoundKind.INDEX:
-                name = (found.array_type or b"").decode(errors="replace").strip("'")
-                message = f"the index {found.index} of an array that is {name}"
-                return CheckFinding("out of bounds", message, place=self._line(found.file, found.line))
+                name = (fault.array_type or b"").decode(errors="replace").strip("'")
+                message = f"the index {fault.index} of an array that is {name}"
+                return CheckFinding("out of bounds", message, place=self._line(fault.file, fault.line))
             case _:
-                other = self._thread(found.other_thread)
+                other = self._thread(fault.other_thread)
                 lanes = self.words.lanes
-                elsewhere = f"{found.index} live threads of the {lanes} are elsewhere, thread {other} among them"
+                elsewhere = f"{fault.index} live threads of the {lanes} are elsewhere, thread {other} among them"
                 access = f"{elsewhere}: what they would hand over is undefined"
                 message = "an operation between lanes in divergent flow"
-                return CheckFinding("divergence", message, (access,), place=self._line(found.file, found.line))
+                return CheckFinding("divergence", message, (access,), place=self._line(fault.file, fault.line))
 
-    def _race(self, found: FoundFault, place: str) -> CheckFinding:
-        owner, where = self._where(found.address, found.size)
-        does = "write" if found.write else "read"
-        did = "wrote" if found.other_write else "read"
-        other = f"thread {self._thread(found.other_thread)}"
-        if found.other_group != found.group:
-            other += f" of {self.words.group} {coordinates(found.other_group, self.grid)}"
+    def _race(self, fault: FoundFault, location: str) -> CheckFinding:
+        owner, where = self._where(fault.address, fault.size)
+        does = "write" if fault.write else "read"
+        did = "wrote" if fault.other_write else "read"
+        other = f"thread {self._thread(fault.other_thread)}"
+        if fault.other_group != fault.group:
+            other += f" of {self.words.group} {coordinates(fault.other_group, self.grid)}"
             advice = f"and nothing orders {self.words.group}s"
         else:
             advice = "and no barrier of that memory lies between"
-        other_location = self._site(found.other_site)
+        other_location = self._site(fault.other_site)
         description = f"{capital(other)} {did} there{f' at {other_location}' if other_location else ''}, {advice}"
         return CheckFinding(
-            "race", f"a {does} that races with another thread's", (capital(where), description), owner, place
+            "race", f"a {does} that races with another thread's", (capital(where), description), owner, location
         )
 
     def _suspect(self, suspect: ReadSuspect, address: int | None) -> CheckFinding:

@@ -70,13 +70,13 @@ class TextSource(abc.ABC):
         return Signature(tuple(parameters)), Specialization((), tuple(constants))
 
     @abc.abstractmethod
-    def _typed(self, parameter: Parameter, given: ArgumentFacts) -> Parameter:
+    def _typed(self, parameter: Parameter, facts: ArgumentFacts) -> Parameter:
         """Returns a parameter with the type that an argument gives it. Raises ArgumentError if it cannot be passed."""
 
-    def _check_scalar(self, name: str, kind: DType, spelled: str, given: ArgumentFacts) -> None:
+    def _check_scalar(self, name: str, kind: DType, spelled: str, facts: ArgumentFacts) -> None:
         """Raises ArgumentError if the argument is not a number or does not fit the type ``spelled``."""
-        value = given.value
-        if given.is_pointer:
+        value = facts.value
+        if facts.is_pointer:
             raise ArgumentError(f"{self.name}: {name} is {spelled}; it takes a number, not an array")
         if not isinstance(value, bool | int | float):
             raise ArgumentError(f"{self.name}: {name} is {spelled}; it cannot be {describe(value)}")

@@ -58,8 +58,8 @@ def joined(*names: str) -> str:
 class Names:
     """The names that are taken in one scope."""
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken = set(taken)
+    def __init__(self, used_names: Iterable[str] = ()) -> None:
+        self._used = set(used_names)
 
     def give(self, text: str) -> str:
         """Returns an identifier for ``text`` that is not taken yet, and takes it.
@@ -72,10 +72,10 @@ class Names:
         """
         name = base_name = identifier(text)
         number = 2
-        while name in self._taken:
+        while name in self._used:
             name = f"{base_name.rstrip('_')}_{number}"
             number += 1
-        self._taken.add(name)
+        self._used.add(name)
         return name
 
 

@@ -57,36 +57,36 @@ def _spell(library: ExportedLibrary, function: ExportedFunction) -> list[_Spelle
     return [_spelled(library, function, parameter, extra) for parameter in function.parameters]
 
 
-def _spelled(library: ExportedLibrary, function: ExportedFunction, one: Taken, extra: Names) -> _Spelled:
-    name, element = one.name, element_type(one.dtype)
-    pointer = (f"{'' if one.writes else 'const '}{element} *", name)
-    code = element_code(one.dtype)
-    if one.role is ParameterRole.LEFT:
+def _spelled(library: ExportedLibrary, function: ExportedFunction, taken: Taken, extra: Names) -> _Spelled:
+    name, element = taken.name, element_type(taken.dtype)
+    pointer = (f"{'' if taken.writes else 'const '}{element} *", name)
+    code = element_code(taken.dtype)
+    if taken.role is ParameterRole.LEFT:
         return _Spelled((), "silo_absent_argument()")
-    if one.role is ParameterRole.NULL:
+    if taken.role is ParameterRole.NULL:
         return _Spelled((), "silo_none()")
-    if one.role in _SCALAR:
+    if taken.role in _SCALAR:
         make = {ParameterRole.INTEGER: "silo_int", ParameterRole.FLOAT: "silo_float", ParameterRole.BOOL: "silo_bool"}[
-            one.role
+            taken.role
         ]
-        return _Spelled(((f"{_SCALAR[one.role]} ", name),), f"{make}({name})")
-    if one.role is ParameterRole.CHOICE:
-        declared = (f"{enumeration(library, function, one)} ", name)
+        return _Spelled(((f"{_SCALAR[taken.role]} ", name),), f"{make}({name})")
+    if taken.role is ParameterRole.CHOICE:
+        declared = (f"{enumeration(library, function, taken)} ", name)
         return _Spelled((declared,), f"value_of_{function.name}_{name}({name})")
     shape, strides = extra.give(f"{name}_shape"), extra.give(f"{name}_strides")
     extents = (("const int64_t *", shape), ("const int64_t *", strides))
-    if one.role is ParameterRole.POINTER:
+    if taken.role is ParameterRole.POINTER:
         declared, argument = (pointer,), f"silo_pointer({name}, {code})"
-    elif one.role is ParameterRole.ARRAY:
+    elif taken.role is ParameterRole.ARRAY:
         rank = extra.give(f"{name}_rank")
         declared = (pointer, ("int32_t ", rank), *extents)
         argument = f"silo_array({name}, {code}, {rank}, {shape}, {strides})"
     else:
         block, flags = extra.give(f"{name}_block"), extra.give(f"{name}_flags")
         declared = (pointer, *extents, ("const int64_t *", block), ("unsigned ", flags))
-        block_argument = f"{block} != NULL ? {block} : usual_{name}" if one.block else block
-        argument = f"described({name}, {code}, {one.rank}, {shape}, {strides}, {block_argument}, {flags})"
-    return _Spelled(declared, f"{name} != NULL ? {argument} : silo_none()" if one.nullable else argument)
+        block_argument = f"{block} != NULL ? {block} : usual_{name}" if taken.block else block
+        argument = f"described({name}, {code}, {taken.rank}, {shape}, {strides}, {block_argument}, {flags})"
+    return _Spelled(declared, f"{name} != NULL ? {argument} : silo_none()" if taken.nullable else argument)
 
 
 def _c_parameters(library: ExportedLibrary, function: ExportedFunction) -> list[str]:
@@ -176,50 +176,50 @@ def _definition(library: ExportedLibrary, function: ExportedFunction, suffix: tu
 # ---- The C++17 header, which calls the functions of the C header ----
 
 
-def _cpp_type(function: ExportedFunction, one: Taken) -> str:
-    element = element_type(one.dtype)
+def _cpp_type(function: ExportedFunction, taken: Taken) -> str:
+    element = element_type(taken.dtype)
     element = f"silo::{element.removeprefix('silo_')}" if element.startswith("silo_") else element
     element = f"std::{element}" if element.endswith("_t") else element
-    pointee = f"{'' if one.writes else 'const '}{element}"
-    match one.role:
+    pointee = f"{'' if taken.writes else 'const '}{element}"
+    match taken.role:
         case ParameterRole.POINTER:
             return f"{pointee} *"
         case ParameterRole.ARRAY:
             return f"const silo::array<{pointee}> &"
         case ParameterRole.DESCRIPTOR:
-            return f"const silo::descriptor<{pointee}, {one.rank}> &"
+            return f"const silo::descriptor<{pointee}, {taken.rank}> &"
         case ParameterRole.CHOICE:
-            return f"{function.name}_{one.name} "
+            return f"{function.name}_{taken.name} "
         case _:
             return {
                 ParameterRole.INTEGER: "std::int64_t ",
                 ParameterRole.FLOAT: "double ",
                 ParameterRole.BOOL: "bool ",
-            }[one.role]
+            }[taken.role]
 
 
-def _cpp_argument(library: ExportedLibrary, function: ExportedFunction, one: Taken) -> str:
-    name = one.name
-    match one.role:
+def _cpp_argument(library: ExportedLibrary, function: ExportedFunction, taken: Taken) -> str:
+    name = taken.name
+    match taken.role:
         case ParameterRole.ARRAY:
             return f"{name}.data, {name}.rank, {name}.shape, {name}.strides"
         case ParameterRole.DESCRIPTOR:
             return f"{name}.data, {name}.shape, {name}.strides, {name}.block, {name}.flags"
         case ParameterRole.CHOICE:
-            return f"static_cast<{enumeration(library, function, one)}>({name})"
+            return f"static_cast<{enumeration(library, function, taken)}>({name})"
         case _:
             return name
 
 
-def _cpp_default(function: ExportedFunction, one: Taken) -> str:
-    default = one.default
+def _cpp_default(function: ExportedFunction, taken: Taken) -> str:
+    default = taken.default
     assert not isinstance(default, NoDefault)
-    if one.role is ParameterRole.POINTER:
+    if taken.role is ParameterRole.POINTER:
         return "nullptr"
-    if one.role is ParameterRole.CHOICE:
-        choice_name = next(c.name for c in one.choices if type(c.value) is type(default) and c.value == default)
-        return f"{function.name}_{one.name}::{choice_name}"
-    return number(float(default) if one.role is ParameterRole.FLOAT and isinstance(default, int) else default)
+    if taken.role is ParameterRole.CHOICE:
+        choice_name = next(c.name for c in taken.choices if type(c.value) is type(default) and c.value == default)
+        return f"{function.name}_{taken.name}::{choice_name}"
+    return number(float(default) if taken.role is ParameterRole.FLOAT and isinstance(default, int) else default)
 
 
 def _cpp_parameters(function: ExportedFunction) -> list[str]:
@@ -378,10 +378,10 @@ def _text(library: ExportedLibrary, function: ExportedFunction, case: CaseRecipe
     )
 
 
-def _dtype(given: dict[str, ArgumentRecipe], name: str) -> DType:
-    recipe = given[name]
+def _dtype(recipes: dict[str, ArgumentRecipe], name: str) -> DType:
+    recipe = recipes[name]
     if isinstance(recipe, AliasRecipe):
-        recipe = given[recipe.name]
+        recipe = recipes[recipe.name]
     array = recipe.array if isinstance(recipe, DescriptorRecipe) else recipe
     assert isinstance(array, ArrayRecipe)
     return array.dtype
@@ -409,29 +409,29 @@ def _array(name: str, recipe: ArrayRecipe, table: str, tables: list[str]) -> str
 def _argument(
     library: ExportedLibrary,
     function: ExportedFunction,
-    one: Taken,
-    given: dict[str, ArgumentRecipe],
+    taken: Taken,
+    recipes: dict[str, ArgumentRecipe],
     arrays: dict[str, str],
     lines: list[str],
 ) -> str:
-    recipe = given.get(one.called)
+    recipe = recipes.get(taken.called)
     if isinstance(recipe, AliasRecipe):
-        recipe = given[recipe.name]
-    value = recipe.value if isinstance(recipe, ScalarRecipe) else one.default
-    if one.called not in arrays:
-        if one.role is ParameterRole.CHOICE:
-            choice_name = (c.name for c in one.choices if type(c.value) is type(value) and c.value == value)
-            return f"{library.namespace}::{function.name}_{one.name}::{next(choice_name)}"
+        recipe = recipes[recipe.name]
+    value = recipe.value if isinstance(recipe, ScalarRecipe) else taken.default
+    if taken.called not in arrays:
+        if taken.role is ParameterRole.CHOICE:
+            choice_name = (c.name for c in taken.choices if type(c.value) is type(value) and c.value == value)
+            return f"{library.namespace}::{function.name}_{taken.name}::{next(choice_name)}"
         if value is None:
             return "nullptr"
         assert not isinstance(value, NoDefault)
-        return number(float(value) if one.role is ParameterRole.FLOAT and isinstance(value, int) else value)
-    array, element = arrays[one.called], element_type(one.dtype)
-    element = f"{'' if one.writes else 'const '}{element}"
+        return number(float(value) if taken.role is ParameterRole.FLOAT and isinstance(value, int) else value)
+    array, element = arrays[taken.called], element_type(taken.dtype)
+    element = f"{'' if taken.writes else 'const '}{element}"
     pointer = f"{array}.at<{element}>()"
-    if one.role is ParameterRole.ARRAY:
+    if taken.role is ParameterRole.ARRAY:
         return f"silo::array<{element}>({pointer}, {array}.rank(), {array}.shape(), {array}.strides())"
-    if one.role is ParameterRole.DESCRIPTOR:
+    if taken.role is ParameterRole.DESCRIPTOR:
         assert isinstance(recipe, DescriptorRecipe)
         block = f"{array}_block"
         shape = f"{array}_shape"
@@ -442,7 +442,7 @@ def _argument(
             *(["SILO_ARGUMENT_ROUND_TF32"] if recipe.round_f32_to_tf32 else []),
         ]
         marks = f"static_cast<unsigned>({' | '.join(flags)})" if flags else "0"
-        return f"silo::descriptor<{element}, {one.rank}>({pointer}, {shape}, {array}.strides(), {block}, {marks})"
+        return f"silo::descriptor<{element}, {taken.rank}>({pointer}, {shape}, {array}.strides(), {block}, {marks})"
     return pointer
 
 

@@ -104,9 +104,9 @@ def number(value: Value) -> str:
     return value.hex()
 
 
-def enumeration(library: ExportedLibrary, function: ExportedFunction, one: Taken) -> str:
+def enumeration(library: ExportedLibrary, function: ExportedFunction, taken: Taken) -> str:
     """Returns the name of the C enum for a constant that is neither a number nor a bool."""
-    return joined(library.name, function.name, one.name)
+    return joined(library.name, function.name, taken.name)
 
 
 def enumerations(library: ExportedLibrary) -> list[tuple[ExportedFunction, Taken]]:
@@ -162,24 +162,26 @@ def _listed(items: Iterable[str], between: str = ", ") -> str:
     return between.join(words[:_SHOWN]) + more
 
 
-def _parameter_line(one: Taken, shapes: str) -> str:
-    name = one.name if one.name == one.called else f'{one.name} ("{one.called}" in the bundle)'
+def _parameter_line(taken: Taken, shapes: str) -> str:
+    name = taken.name if taken.name == taken.called else f'{taken.name} ("{taken.called}" in the bundle)'
     example = f", for example {shapes}" if shapes else ""
-    if one.role in (ParameterRole.POINTER, ParameterRole.ARRAY, ParameterRole.DESCRIPTOR):
+    if taken.role in (ParameterRole.POINTER, ParameterRole.ARRAY, ParameterRole.DESCRIPTOR):
         does = {(True, True): "read and written", (True, False): "read", (False, True): "written"}
-        effect = does.get((one.reads, one.writes), "neither read nor written")
+        effect = does.get((taken.reads, taken.writes), "neither read nor written")
         noun = {
             ParameterRole.POINTER: "",
             ParameterRole.ARRAY: ", with its shape",
-            ParameterRole.DESCRIPTOR: f", {one.rank} axes",
-        }[one.role]
-        block = f", blocks of {list(one.block)} unless given" if one.block else ""
-        null = "; null for None" if one.nullable else ""
-        return f"{name}: {one.dtype or 'any type'}{noun}{example}{block}; {effect}{null}."
-    if one.role is ParameterRole.CHOICE:
-        return f"{name}: a constant; there is code for {_listed(choice.name for choice in one.choices)}."
-    choices_text = f"; there is code for {_listed(str(choice.value) for choice in one.choices)}" if one.choices else ""
-    return f"{name}: {one.role.value}{' constant' if one.choices else ''}{example}{choices_text}."
+            ParameterRole.DESCRIPTOR: f", {taken.rank} axes",
+        }[taken.role]
+        block = f", blocks of {list(taken.block)} unless given" if taken.block else ""
+        null = "; null for None" if taken.nullable else ""
+        return f"{name}: {taken.dtype or 'any type'}{noun}{example}{block}; {effect}{null}."
+    if taken.role is ParameterRole.CHOICE:
+        return f"{name}: a constant; there is code for {_listed(choice.name for choice in taken.choices)}."
+    choices_text = (
+        f"; there is code for {_listed(str(choice.value) for choice in taken.choices)}" if taken.choices else ""
+    )
+    return f"{name}: {taken.role.value}{' constant' if taken.choices else ''}{example}{choices_text}."
 
 
 def _shapes(cases: Sequence[CaseRecipe], function: ExportedFunction) -> dict[str, str]:
@@ -276,25 +278,26 @@ def plan_classes(name: str, plans: Sequence[ExportedPlan]) -> str:
     )
 
 
-def _class(name: str, one: ExportedPlan, called: str) -> str:
-    launches = dict.fromkeys(", ".join(launch.kernel for launch in form.launches) for form in one.plan.forms)
+def _class(name: str, exported_plan: ExportedPlan, called: str) -> str:
+    launches = dict.fromkeys(", ".join(launch.kernel for launch in form.launches) for form in exported_plan.plan.forms)
     text = [
         *(f"/// {comment_text(line)}\n" for line in _wrapped(f"Launches {', or '.join(launches)}.")),
         f"class {called} : public silo::plan {{\n  public:\n",
         f"    explicit {called}(const silo::queue &queue) : silo::plan(opened(queue)) {{}}\n\n",
     ]
     signatures: set[tuple[str, ...]] = set()
-    for form in one.plan.forms:
+    for form in exported_plan.plan.forms:
         types = tuple(
-            _type(one, name, argument) for name, argument in zip(one.plan.parameters, form.arguments, strict=True)
+            _type(exported_plan, name, argument)
+            for name, argument in zip(exported_plan.plan.parameters, form.arguments, strict=True)
         )
         if types not in signatures:
             signatures.add(types)
-            text.append(_operator(one, form, types))
+            text.append(_operator(exported_plan, form, types))
     text += [
         "  private:\n    static silo_plan *opened(const silo::queue &queue) {\n",
         "        silo_plan *made = nullptr;\n        silo_error error;\n",
-        f"        silo::check({name}_plan({string_literal(one.plan.name)}, &queue, &made, &error), error);\n",
+        f"        silo::check({name}_plan({string_literal(exported_plan.plan.name)}, &queue, &made, &error), error);\n",
         "        return made;\n    }\n};\n\n",
     ]
     return "".join(text)
@@ -312,9 +315,9 @@ def _wrapped(text: str, width: int = 92) -> list[str]:
     return [*lines, row]
 
 
-def _operator(one: ExportedPlan, form: RecordedForm, types: Sequence[str]) -> str:
+def _operator(exported_plan: ExportedPlan, form: RecordedForm, types: Sequence[str]) -> str:
     names = Names(["stream", "arguments", "call"])
-    parameter_names = [names.give(parameter) for parameter in one.plan.parameters]
+    parameter_names = [names.give(parameter) for parameter in exported_plan.plan.parameters]
     parameters = [f"{type_}{name}" for type_, name in zip(types, parameter_names, strict=True)]
     arguments = [_argument(argument, name) for argument, name in zip(form.arguments, parameter_names, strict=True)]
     rows = "".join(f"            {row},\n" for row in arguments) or "            silo_absent_argument(),\n"
@@ -331,11 +334,11 @@ def _element(dtype: DType | None) -> str:
     return f"std::{element}" if element.endswith("_t") else element
 
 
-def _type(one: ExportedPlan, name: str, argument: RecordedArgument) -> str:
+def _type(exported_plan: ExportedPlan, name: str, argument: RecordedArgument) -> str:
     """Returns the C++ type of a parameter, with the space, star or reference sign at its end."""
     match argument.kind, argument.value:
         case ArgumentKind.ARRAY, _:
-            const = "" if name in one.written else "const "
+            const = "" if name in exported_plan.written else "const "
             return f"const silo::array<{const}{_element(argument.dtype)}> &"
         case ArgumentKind.FLOAT, _:
             return "double "

@@ -118,25 +118,25 @@ class ExportedFunction:
         )
 
 
-def _behind(given: Mapping[str, ArgumentRecipe], name: str) -> ArgumentRecipe | None:
-    recipe = given.get(name)
-    return given.get(recipe.name) if isinstance(recipe, AliasRecipe) else recipe
+def _behind(recipes: Mapping[str, ArgumentRecipe], name: str) -> ArgumentRecipe | None:
+    recipe = recipes.get(name)
+    return recipes.get(recipe.name) if isinstance(recipe, AliasRecipe) else recipe
 
 
-def _fits(one: Taken, recipe: ArgumentRecipe | None) -> bool:
+def _fits(taken: Taken, recipe: ArgumentRecipe | None) -> bool:
     if recipe is None:
-        return not isinstance(one.default, NoDefault)
+        return not isinstance(taken.default, NoDefault)
     if isinstance(recipe, ArrayRecipe):
-        return one.role in (ParameterRole.POINTER, ParameterRole.ARRAY) and one.dtype == recipe.dtype
+        return taken.role in (ParameterRole.POINTER, ParameterRole.ARRAY) and taken.dtype == recipe.dtype
     if isinstance(recipe, DescriptorRecipe):
-        same = one.dtype == recipe.array.dtype and one.rank == len(recipe.block_shape)
-        return one.role is ParameterRole.DESCRIPTOR and same
+        same = taken.dtype == recipe.array.dtype and taken.rank == len(recipe.block_shape)
+        return taken.role is ParameterRole.DESCRIPTOR and same
     value = recipe.value if isinstance(recipe, ScalarRecipe) else None
-    if one.role is ParameterRole.CHOICE:
-        return any(type(choice.value) is type(value) and choice.value == value for choice in one.choices)
-    if one.role in _POINTING:
-        return value is None and one.nullable
-    return _NUMBERS.get(type(value)) is one.role and not _is_big(value)
+    if taken.role is ParameterRole.CHOICE:
+        return any(type(choice.value) is type(value) and choice.value == value for choice in taken.choices)
+    if taken.role in _POINTING:
+        return value is None and taken.nullable
+    return _NUMBERS.get(type(value)) is taken.role and not _is_big(value)
 
 
 def functions_of(
@@ -182,7 +182,7 @@ def _functions(kernel: BundleKernel, name: str, cases: Sequence[CaseRecipe]) -> 
     functions: list[ExportedFunction] = []
     for kinds, (served_variants, nullable) in _merged(groups).items():
         parameters = tuple(
-            _taken(parameter, names[parameter.name], kind, served_variants, constants, null=at in nullable)
+            _derived_from(parameter, names[parameter.name], kind, served_variants, constants, null=at in nullable)
             for at, (parameter, kind) in enumerate(zip(kernel.signature.parameters, kinds, strict=True))
         )
         functions.append(
@@ -298,7 +298,7 @@ def _covers(wide: _Kind, narrow: _Kind) -> bool:
     return wide == narrow or (narrow[0] is ParameterRole.NULL and wide[0] in _POINTING)
 
 
-def _taken(
+def _derived_from(
     parameter: Parameter,
     name: str,
     kind: _Kind,
@@ -378,16 +378,16 @@ def _with_c_names(functions: Sequence[ExportedFunction]) -> tuple[ExportedFuncti
     return tuple(renamed)
 
 
-def _types(one: ExportedFunction, all_of_name: Sequence[ExportedFunction]) -> str:
+def _types(exported_function: ExportedFunction, all_of_name: Sequence[ExportedFunction]) -> str:
     """Returns the types of the parameters in which a kernel's signatures differ. Equal types are written once."""
     if len(all_of_name) == 1:
         return ""
     columns = zip(*(map(_type_word, other.parameters) for other in all_of_name), strict=True)
     differ = [at for at, column in enumerate(columns) if len(set(column)) > 1]
-    words = [_type_word(one.parameters[at]) for at in differ]
+    words = [_type_word(exported_function.parameters[at]) for at in differ]
     return "_".join(dict.fromkeys(words) if len(set(words)) == 1 else words)
 
 
-def _type_word(one: Taken) -> str:
-    word = one.dtype.short if one.dtype is not None else one.role.value
-    return f"{word}_{one.rank}d" if one.role is ParameterRole.DESCRIPTOR else word
+def _type_word(taken: Taken) -> str:
+    word = taken.dtype.short if taken.dtype is not None else taken.role.value
+    return f"{word}_{taken.rank}d" if taken.role is ParameterRole.DESCRIPTOR else word

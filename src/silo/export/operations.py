@@ -129,7 +129,7 @@ def _operation(at: int, functions: Sequence[ExportedFunction]) -> ExportedOperat
     return ExportedOperation(first.kernel, name, at, arguments, all(function.has_grid for function in functions))
 
 
-def _argument(place: int, column: Sequence[Taken], names: Names) -> GivenArgument:
+def _argument(index: int, column: Sequence[Taken], names: Names) -> GivenArgument:
     called = column[0].called
     kinds = set[OperationArgument]()
     values: list[Value] = []
@@ -144,7 +144,7 @@ def _argument(place: int, column: Sequence[Taken], names: Names) -> GivenArgumen
     return GivenArgument(
         called=called,
         name=names.give(f"{called}_" if iskeyword(called) else called),
-        place=place,
+        place=index,
         given=kinds.pop() if len(kinds) == 1 else OperationArgument.ANY,
         optional=nullable,
         writes=any(parameter.writes for parameter in column if parameter.dtype is not None),

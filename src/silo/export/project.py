@@ -301,7 +301,7 @@ class CpuSource:
         return self.level.startswith("x86-64")
 
 
-def namespace_of(asked: str | None, path: Path) -> str:
+def namespace_of(requested: str | None, path: Path) -> str:
     """Returns the requested namespace, or a namespace made from the bundle's name.
 
     >>> namespace_of(None, Path("my-kernels.silo")), namespace_of("acme::ops", Path("k.silo"))
@@ -310,16 +310,17 @@ def namespace_of(asked: str | None, path: Path) -> str:
     Raises:
         BundleError: the request is not a valid namespace.
     """
-    if asked is None:
+    if requested is None:
         namespace = identifier(path.name.partition(".")[0])
         return f"k_{namespace}" if namespace.startswith("silo") else namespace
-    parts = asked.split("::")
+    parts = requested.split("::")
     if any(identifier(part) != part for part in parts) or parts[0].startswith("silo"):
         raise BundleError(
-            f"{asked!r} is not a namespace for an export: write names of C++ with :: between, of which the first does "
+            f"{requested!r} is not a namespace for an export: write names of C++ with :: between, of which the first "
+            "does "
             "not begin with silo, as in acme::kernels"
         )
-    return asked
+    return requested
 
 
 def export_files(
@@ -336,7 +337,7 @@ def export_files(
         "example.cpp": _example(library),
         "silo/embed/embed.c": filled("embed.c"),
         **{f"silo/{header}": filled(header) for header in _OWN_HEADERS},
-        **{_place(source): _cpu_text(library, source) for source in sources},
+        **{_file_name(source): _cpu_text(library, source) for source in sources},
     }
     if tests:
         texts |= {"tests/selftest.cpp": selftest_source(library), "tests/selftest.hpp": filled("selftest.hpp")}
@@ -349,22 +350,22 @@ def export_files(
 # -- CPU code that is compiled into the program ------------------------------------------------------------------------
 
 
-def _place(one: CpuSource) -> str:
-    return f"cpu/{one.level}/{identifier(one.entry)}_{one.sha256[:12]}.c"
+def _file_name(cpu_source: CpuSource) -> str:
+    return f"cpu/{cpu_source.level}/{identifier(cpu_source.entry)}_{cpu_source.sha256[:12]}.c"
 
 
-def _function(library: ExportedLibrary, one: CpuSource) -> str:
-    return joined(library.name, identifier(one.entry), one.sha256[:12])
+def _function(library: ExportedLibrary, cpu_source: CpuSource) -> str:
+    return joined(library.name, identifier(cpu_source.entry), cpu_source.sha256[:12])
 
 
-def _machine(one: CpuSource) -> str:
-    return "__x86_64__" if one.is_x86 else "__aarch64__"
+def _machine(cpu_source: CpuSource) -> str:
+    return "__x86_64__" if cpu_source.is_x86 else "__aarch64__"
 
 
-def _cpu_text(library: ExportedLibrary, one: CpuSource) -> str:
+def _cpu_text(library: ExportedLibrary, cpu_source: CpuSource) -> str:
     """Returns the C text with a unique function name, because two exports may contain the same kernel."""
-    head = f"/* What the object {one.sha256} was compiled from. */\n#if defined({_machine(one)})\n"
-    return f"{head}#define {one.entry} {_function(library, one)}\n{one.text}\n#endif\n"
+    head = f"/* What the object {cpu_source.sha256} was compiled from. */\n#if defined({_machine(cpu_source)})\n"
+    return f"{head}#define {cpu_source.entry} {_function(library, cpu_source)}\n{cpu_source.text}\n#endif\n"
 
 
 def _head(library: ExportedLibrary, size: int, sources: Sequence[CpuSource]) -> str:
@@ -419,7 +420,7 @@ def _cmake(library: ExportedLibrary, sources: Sequence[CpuSource], *, tests: boo
     parts: list[str] = []
     for (_, flags), own in _by_level(sources).items():
         machine = "x86_64|AMD64" if own[0].is_x86 else "aarch64|arm64"
-        files = "".join(f"\n      {_place(source)}" for source in own)
+        files = "".join(f"\n      {_file_name(source)}" for source in own)
         parts.append(
             f'if(CMAKE_SYSTEM_PROCESSOR MATCHES "^({machine})$")\n  set(@NAME@_cpu_sources{files})\n'
             "  target_sources(@NAME@ PRIVATE ${@NAME@_cpu_sources})\n"
@@ -444,7 +445,7 @@ def _readme(library: ExportedLibrary, sources: Sequence[CpuSource], *, tests: bo
     commands = ["cc -std=c11 -D_GNU_SOURCE -O2 -ffp-contract=off -c silo/*.c", f"cc -std=c11 -O2 -c {library.name}.c"]
     for (level, flags), own in _by_level(sources).items():
         alone = len({source.flags for source in sources if source.level == level}) == 1
-        files = f"cpu/{level}/*.c" if alone else " ".join(map(_place, own))
+        files = f"cpu/{level}/*.c" if alone else " ".join(map(_file_name, own))
         commands.append(f"cc {' '.join(flags)} -w -c {files}")
     files = "| `cpu/` | the C text of the code for CPUs, compiled into the program |\n" if sources else ""
     if tests:

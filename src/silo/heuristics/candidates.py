@@ -191,16 +191,16 @@ class Draft:
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
-        self._found: list[HeuristicCandidate] = []
+        self._candidates: list[HeuristicCandidate] = []
         self._rejected: list[str] = []
 
-    def add(self, made: Config | Rejected, reason: str) -> HeuristicCandidate | None:
+    def add(self, config: Config | Rejected, reason: str) -> HeuristicCandidate | None:
         """Adds a config and returns its candidate. If the config was rejected, stores the reason and returns None."""
-        if isinstance(made, Rejected):
-            self._rejected.append(f"{reason}: {made.reason}")
+        if isinstance(config, Rejected):
+            self._rejected.append(f"{reason}: {config.reason}")
             return None
-        candidate = HeuristicCandidate(made, reason)
-        self._found.append(candidate)
+        candidate = HeuristicCandidate(config, reason)
+        self._candidates.append(candidate)
         return candidate
 
     def reject(self, candidate: HeuristicCandidate, reason: str) -> None:
@@ -210,15 +210,15 @@ class Draft:
     @property
     def count(self) -> int:
         """The number of configs added so far."""
-        return len(self._found)
+        return len(self._candidates)
 
     def done(self) -> Candidates:
         """Returns the candidates, each config once. Raises SpaceError with every reason if none was added."""
-        if not self._found:
+        if not self._candidates:
             raise SpaceError(
                 f"the {self._kind} heuristic finds no config: " + ("; ".join(self._rejected) or "it was asked for none")
             )
-        return Candidates(self._kind, _distinct(self._found), tuple(dict.fromkeys(self._rejected)))
+        return Candidates(self._kind, _distinct(self._candidates), tuple(dict.fromkeys(self._rejected)))
 
 
 def changed(config: Config, **members: int) -> Config:
@@ -368,5 +368,5 @@ def _check_minimums(least: Mapping[str, int], target: TargetFacts, whole_row: in
         raise SpaceError(f"the least blocks {dict(least)}{rows} are more than the {MAX_ELEMENTS} elements of one block")
 
 
-def _with_rejected(made: Candidates, earlier: Candidates) -> Candidates:
-    return replace(made, rejected=(*earlier.rejected, *made.rejected))
+def _with_rejected(candidates: Candidates, earlier: Candidates) -> Candidates:
+    return replace(candidates, rejected=(*earlier.rejected, *candidates.rejected))

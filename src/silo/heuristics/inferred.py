@@ -171,7 +171,7 @@ def use_of(traits: Traits, lengths: Mapping[str, int]) -> KernelUse:
     )
 
 
-def common_use(one: KernelUse, other: KernelUse) -> KernelUse:
+def common_use(kernel_use: KernelUse, other: KernelUse) -> KernelUse:
     """Returns the facts that hold in both of two uses of a kernel, which were read with two sizes of every block.
 
     One reading is not enough, because a block size may equal a constant of the kernel by chance.
@@ -183,9 +183,9 @@ def common_use(one: KernelUse, other: KernelUse) -> KernelUse:
             stepped=first.stepped and second.stepped,
             placed=first.placed and second.placed,
         )
-        for (name, first), second in zip(one.blocks.items(), other.blocks.values(), strict=True)
+        for (name, first), second in zip(kernel_use.blocks.items(), other.blocks.values(), strict=True)
     }
-    return replace(one, blocks=blocks)
+    return replace(kernel_use, blocks=blocks)
 
 
 @dataclass(frozen=True)
@@ -273,21 +273,21 @@ def _product(
 
 
 def _rows(
-    kernel: _Kernel, blocks: Mapping[str, str], whole: Sequence[str], looped: Sequence[str], facts: KernelFacts
+    kernel: _Kernel, blocks: Mapping[str, str], whole_axes: Sequence[str], looped: Sequence[str], facts: KernelFacts
 ) -> tuple[HeuristicSpace, str]:
-    along = [*whole, *looped]
+    along = [*whole_axes, *looped]
     rows = [block for block in blocks if block not in along]
     if len(along) > 1 or len(rows) > 1:
         raise kernel.refuse(
             f"rows lie along {', '.join(along)}, and there are several along {', '.join(rows) or 'none'}"
         )
     heuristic = space(
-        "persistent_reduction" if whole else "reduction",
+        "persistent_reduction" if whole_axes else "reduction",
         {"x": kernel.size(rows[0]) if rows else 1, "r": kernel.size(along[0])},
         names={"R0_BLOCK": along[0], "XBLOCK": rows[0] if rows else ""},
         facts=facts,
     )
-    how = f"{along[0]} holds whole rows" if whole else f"it reduces along {along[0]} in a loop"
+    how = f"{along[0]} holds whole rows" if whole_axes else f"it reduces along {along[0]} in a loop"
     return heuristic, f"guessed: {how}, {f'several by {rows[0]}' if rows else 'one a program'}"
 
 

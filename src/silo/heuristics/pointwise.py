@@ -34,7 +34,7 @@ def pointwise(
     if sizes.reduced:
         raise SpaceError(f"a pointwise kernel reduces nothing, and there are size hints for {', '.join(sizes.reduced)}")
     draft = Draft("pointwise")
-    fill = (_one, _two, _three)[len(sizes.parallel) - 1]
+    fill = (_add_config, _two, _three)[len(sizes.parallel) - 1]
     fill(draft, facts_of_target, sizes, facts, effort)
     return descriptor_filter(draft.done(), facts, facts_of_target).for_target(facts_of_target)
 
@@ -55,7 +55,7 @@ def _hinted(draft: Draft, target: TargetFacts, hints: SizeHints, facts: KernelFa
         draft.add(config, "one element a thread, as the kernel asks")
 
 
-def _one(draft: Draft, target: TargetFacts, hints: SizeHints, facts: KernelFacts, effort: TuningEffort) -> None:
+def _add_config(draft: Draft, target: TargetFacts, hints: SizeHints, facts: KernelFacts, effort: TuningEffort) -> None:
     make = partial(pointwise_config, target, hints, min_elements_per_thread=facts.min_elements_per_thread)
     span = _span(hints)
     draft.add(make(span), f"a block for {hints['x']} elements, 256 of them a warp")

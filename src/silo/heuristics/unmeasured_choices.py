@@ -66,12 +66,12 @@ def nearest(shapes: Sequence[Sequence[int]], made_for: Mapping[str, Sequence[Seq
     return KernelChoice(name, f"the nearest of {len(distances)}: {far}")
 
 
-def _distance(name: str, shapes: Sequence[Sequence[int]], own: Sequence[Sequence[int]] | None) -> float:
-    if own is None:
+def _distance(name: str, shapes: Sequence[Sequence[int]], own_shapes: Sequence[Sequence[int]] | None) -> float:
+    if own_shapes is None:
         return _NO_SIZES
-    if [len(shape) for shape in shapes] != [len(shape) for shape in own]:
-        raise SpaceError(f"the kernel {name} was made for arrays {list(own)}, and the call has {list(shapes)}")
-    pairs = [pair for left, right in zip(shapes, own, strict=True) for pair in zip(left, right, strict=True)]
+    if [len(shape) for shape in shapes] != [len(shape) for shape in own_shapes]:
+        raise SpaceError(f"the kernel {name} was made for arrays {list(own_shapes)}, and the call has {list(shapes)}")
+    pairs = [pair for left, right in zip(shapes, own_shapes, strict=True) for pair in zip(left, right, strict=True)]
     return sum(abs(_octave(a) - _octave(b)) for a, b in pairs)
 
 

@@ -67,9 +67,9 @@ def readable_places() -> list[str]:
     return [*system, sys.prefix, sys.base_prefix, sys.exec_prefix, "/dev/null", "/sys/devices/system/cpu", *modules]
 
 
-def read_request(asked: int) -> tuple[dict[str, Any], tuple[bytes, ...]]:
-    """Returns the judge's message, read from the pipe ``asked``: its header and its blobs."""
-    with os.fdopen(asked, "rb") as stream:
+def read_request(request_fd: int) -> tuple[dict[str, Any], tuple[bytes, ...]]:
+    """Returns the judge's message, read from the pipe ``request_fd``: its header and its blobs."""
+    with os.fdopen(request_fd, "rb") as stream:
         return read_messages(stream.read())[0]
 
 
@@ -90,9 +90,9 @@ def take_measures(answer: int, confined: Confined, *, allow_weak: bool) -> None:
         os._exit(0)
 
 
-def lower_candidate(asked: int, answer: int) -> None:
+def lower_candidate(request_fd: int, answer: int) -> None:
     """The job of a child of the server: runs the candidate's file, and sends its kernel as data."""
-    request, _ = read_request(asked)
+    request, _ = read_request(request_fd)
     folder = request["folder"]
     limits = Limits(request["memory_bytes"], request["cpu_s"])
     os.chdir(folder)

@@ -108,7 +108,7 @@ class Judge:
         fleet: Fleet | None = None,
     ) -> None:
         self._task = task
-        self._own = processes is None
+        self._owns_processes = processes is None
         self._processes = processes or JobProcesses()
         self._allow_weak = allow_weak
         self._seconds = seconds
@@ -125,7 +125,7 @@ class Judge:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._own:
+        if self._owns_processes:
             self._processes.close()
 
     def prepare(self) -> None:
@@ -440,20 +440,20 @@ class Judge:
             state.figures.update({"time_ns": int(best["new_ns"]), "baseline_ns": int(best["old_ns"])})
 
     def _compared_on_gpu(
-        self, case: DrawnCase, launches: Sequence[LaunchData], arrays: Sequence[DrawnArray], found: LaunchResults
+        self, case: DrawnCase, launches: Sequence[LaunchData], arrays: Sequence[DrawnArray], results: LaunchResults
     ) -> None:
         """Raises _RefusedError if a launch left wrong arrays or wrote beside them.
 
-        ``found`` holds the arrays of each launch, and of one more launch of each config after the config was timed.
+        ``results`` holds the arrays of each launch, and of one more launch of each config after the config was timed.
         """
         names = {id(argument): name for name, argument in case.arguments}
-        for launch, position in found.beside:
+        for launch, position in results.beside:
             array = names.get(id(arrays[position]), "an array") if position < len(arrays) else "an array"
             config = launches[launch % len(launches)].config
             raise _RefusedError("device", f"{case.label}: config {config} writes beside {array}")
         expected = expected_arrays(case)
         wrong: list[str] = []
-        for position, content in enumerate(found.left):
+        for position, content in enumerate(results.left):
             again = position >= len(launches)
             config = launches[position - len(launches) if again else position].config
             try:
@@ -492,11 +492,11 @@ class _Outcome:
                 )
         return cls(ended, confined, tuple(messages))
 
-    def ending(self, who: str) -> str:
+    def ending(self, process_name: str) -> str:
         """Returns a sentence about a process whose data is missing or wrong."""
         last = self.ended.complaints.strip().splitlines()
         output_note = f"; its last output: {last[-1][:300]}" if last else ""
-        return f"{who} gave no result: {self.ended.how or 'it sent something else'}{output_note}"
+        return f"{process_name} gave no result: {self.ended.how or 'it sent something else'}{output_note}"
 
 
 def _without_folder(header: dict[str, Any]) -> dict[str, Any]:

@@ -327,9 +327,9 @@ def _keep_reading_alone() -> str:
     return ""
 
 
-def _close_others(kept: Sequence[int]) -> None:
+def _close_others(open_fds: Sequence[int]) -> None:
     low = 3
-    for descriptor in sorted({*kept, 1 << 20}):
+    for descriptor in sorted({*open_fds, 1 << 20}):
         os.closerange(low, descriptor)
         low = descriptor + 1
 
@@ -437,7 +437,7 @@ def _filter_calls() -> str:
     return "" if libc.prctl(_SET_SECCOMP, _FILTER, ctypes.byref(filtered), 0, 0) == 0 else _failure()
 
 
-def _program(column: int, architecture: int, own: int) -> list[tuple[int, int, int, int]]:
+def _program(column: int, architecture: int, own_pid: int) -> list[tuple[int, int, int, int]]:
     refuse, unknown = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
     instructions = [
         (_LOAD, 0, 0, _ARCHITECTURE),
@@ -463,7 +463,7 @@ def _program(column: int, architecture: int, own: int) -> list[tuple[int, int, i
         steps = (argument(index), (_ANY_BIT, 0, 1, _WRITING), (_RETURN, 0, 0, refuse), (_RETURN, 0, 0, _ALLOW))
         on(numbers[column], *steps)
     for numbers in _SIGNALS.values():
-        on(numbers[column], argument(0), (_EQUAL, 1, 0, own), (_RETURN, 0, 0, refuse), (_RETURN, 0, 0, _ALLOW))
+        on(numbers[column], argument(0), (_EQUAL, 1, 0, own_pid), (_RETURN, 0, 0, refuse), (_RETURN, 0, 0, _ALLOW))
     steps = (argument(0), (_ANY_BIT, 1, 0, _CLONE_THREAD), (_RETURN, 0, 0, refuse), (_RETURN, 0, 0, _ALLOW))
     on(_CLONE[column], *steps)
     on(_PRLIMIT[column], argument(0), (_EQUAL, 1, 0, 0), (_RETURN, 0, 0, refuse), (_RETURN, 0, 0, _ALLOW))

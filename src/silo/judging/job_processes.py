@@ -145,10 +145,10 @@ class _Ends(list[tuple[int, int]]):
         super().__init__(os.pipe() for _ in range(count))
         self._open = {end for pair in self for end in pair}
 
-    def close(self, one: int) -> None:
-        if one in self._open:
-            self._open.remove(one)
-            os.close(one)
+    def close(self, descriptor: int) -> None:
+        if descriptor in self._open:
+            self._open.remove(descriptor)
+            os.close(descriptor)
 
     def close_all(self) -> None:
         for descriptor in tuple(self._open):
@@ -167,9 +167,9 @@ def _pipes(count: int) -> Generator[_Ends]:
 class _Exchange:
     """Writes the request of a job, and reads its answer, standard error and status as they arrive."""
 
-    def __init__(self, ends: _Ends, asked: int, answer: int, errors: int, status: int) -> None:
+    def __init__(self, ends: _Ends, request_fd: int, answer: int, errors: int, status: int) -> None:
         self._ends = ends
-        self._asked, self._answer, self._errors, self._status = asked, answer, errors, status
+        self._request_fd, self._answer, self._errors, self._status = request_fd, answer, errors, status
 
     def finish(self, request: bytes, begin: float, limit_s: float, most_bytes: int) -> Ended:
         unsent = memoryview(request)
@@ -180,8 +180,8 @@ class _Exchange:
             for descriptor in received:
                 os.set_blocking(descriptor, False)
                 selector.register(descriptor, selectors.EVENT_READ)
-            os.set_blocking(self._asked, False)
-            selector.register(self._asked, selectors.EVENT_WRITE)
+            os.set_blocking(self._request_fd, False)
+            selector.register(self._request_fd, selectors.EVENT_WRITE)
             waiting = set(received)
             # The status arrives last, because the server sends it after the process has ended.
             while self._status in waiting:
@@ -190,7 +190,7 @@ class _Exchange:
                 if not ready:
                     return Ended(b"", "the judge's server does not answer")
                 for key, _ in ready:
-                    if key.fd == self._asked:
+                    if key.fd == self._request_fd:
                         unsent = self._write(selector, unsent)
                         continue
                     part = os.read(key.fd, 1 << 20)
@@ -208,30 +208,30 @@ class _Exchange:
             self._drain(waiting, received, most_bytes)
         return self._ended(received, begin)
 
-    def _drain(self, waiting: set[int], found: dict[int, bytearray], most_bytes: int) -> None:
+    def _drain(self, waiting: set[int], received: dict[int, bytearray], most_bytes: int) -> None:
         """Reads the bytes that an ended process left in its pipes."""
         for descriptor in waiting - {self._status}:
             with contextlib.suppress(BlockingIOError):
-                while (part := os.read(descriptor, 1 << 20)) and len(found[descriptor]) < most_bytes:
-                    found[descriptor] += part
+                while (part := os.read(descriptor, 1 << 20)) and len(received[descriptor]) < most_bytes:
+                    received[descriptor] += part
 
-    def _write(self, selector: selectors.BaseSelector, rest: memoryview) -> memoryview:
+    def _write(self, selector: selectors.BaseSelector, unsent: memoryview) -> memoryview:
         try:
-            rest = rest[os.write(self._asked, rest[: 1 << 20]) :]
+            unsent = unsent[os.write(self._request_fd, unsent[: 1 << 20]) :]
         except BlockingIOError:
-            return rest
+            return unsent
         except BrokenPipeError:
-            rest = rest[:0]
-        if not rest:
-            selector.unregister(self._asked)
-            self._ends.close(self._asked)
-        return rest
+            unsent = unsent[:0]
+        if not unsent:
+            selector.unregister(self._request_fd)
+            self._ends.close(self._request_fd)
+        return unsent
 
-    def _ended(self, found: dict[int, bytearray], begin: float) -> Ended:
-        complaints = found[self._errors].decode("utf-8", "replace").strip()
+    def _ended(self, received: dict[int, bytearray], begin: float) -> Ended:
+        complaints = received[self._errors].decode("utf-8", "replace").strip()
         wall_s = time.monotonic() - begin
         try:
-            status: Any = json.loads(bytes(found[self._status]))
+            status: Any = json.loads(bytes(received[self._status]))
             code, cpu_s, late = int(status["code"]), float(status["cpu_s"]), bool(status["late"])
         except (ValueError, TypeError, KeyError):
             return Ended(b"", "the judge's server ended", complaints, 0.0, wall_s)
@@ -241,7 +241,7 @@ class _Exchange:
             how = f"it ended by {_signal_name(-code)}"
         else:
             how = f"it ended with exit code {code}" if code else ""
-        return Ended(bytes(found[self._answer]), how, complaints, cpu_s, wall_s)
+        return Ended(bytes(received[self._answer]), how, complaints, cpu_s, wall_s)
 
 
 def _signal_name(number: int) -> str:

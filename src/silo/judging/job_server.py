@@ -78,7 +78,7 @@ def main(arguments: list[str]) -> None:
                 children.remove(ready_child)
                 poll.unregister(ready_child.handle)
                 poll.unregister(ready_child.status)
-                _report(ready_child, late=not ended)
+                _report(ready_child, timed_out=not ended)
         if control.fileno() in events:
             child = _accept(control, jobs)
             if child is None:
@@ -89,7 +89,7 @@ def main(arguments: list[str]) -> None:
                 child.status, 0
             )  # polled for errors only: an error means that the judge no longer waits for this job
     for ready_child in children:
-        _report(ready_child, late=True)
+        _report(ready_child, timed_out=True)
 
 
 def _accept(control: socket.socket, jobs: dict[str, Job]) -> _Child | None:
@@ -107,7 +107,7 @@ def _accept(control: socket.socket, jobs: dict[str, Job]) -> _Child | None:
     return _Child(pid, os.pidfd_open(pid), status, time.monotonic() + float(request["wall_s"]))
 
 
-def _run(job: Job, asked: int, answer: int, errors: int) -> None:
+def _run(job: Job, request_fd: int, answer: int, errors: int) -> None:
     """Runs a job in the child, and exits; never returns."""
     code = 1
     try:
@@ -115,7 +115,7 @@ def _run(job: Job, asked: int, answer: int, errors: int) -> None:
         os.setsid()
         os.dup2(errors, 1)
         os.dup2(errors, 2)
-        job(asked, answer)
+        job(request_fd, answer)
         code = 0
     except BaseException:  # noqa: BLE001  # the child must not go on as the server
         traceback.print_exc()
@@ -123,14 +123,14 @@ def _run(job: Job, asked: int, answer: int, errors: int) -> None:
         os._exit(code)
 
 
-def _report(child: _Child, *, late: bool) -> None:
-    """Reaps a child and sends how it ended. A ``late`` child is killed first."""
-    if late:
+def _report(child: _Child, *, timed_out: bool) -> None:
+    """Reaps a child and sends how it ended. A ``timed_out`` child is killed first."""
+    if timed_out:
         signal.pidfd_send_signal(child.handle, signal.SIGKILL)
     _, code, usage = os.wait4(child.pid, 0)
     os.close(child.handle)
     cpu_s = usage.ru_utime + usage.ru_stime
-    text = json.dumps({"code": os.waitstatus_to_exitcode(code), "cpu_s": cpu_s, "late": late}).encode()
+    text = json.dumps({"code": os.waitstatus_to_exitcode(code), "cpu_s": cpu_s, "late": timed_out}).encode()
     try:
         os.write(child.status, text)
     except BrokenPipeError:

@@ -76,7 +76,7 @@ def wrong_results(
     case: DrawnCase,
     expected: Mapping[str, NDArray[Any]],
     arrays: Sequence[DrawnArray],
-    left: Sequence[bytes],
+    contents: Sequence[bytes],
     scales: Mapping[str, float] = _NO_SCALES,
 ) -> list[str]:
     """Returns the reasons why the bytes that a launch left in ``arrays`` are wrong; empty if they are right.
@@ -90,11 +90,11 @@ def wrong_results(
     """
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
-    if [len(item) for item in left] != [array.host.nbytes for array in arrays]:
+    if [len(item) for item in contents] != [array.host.nbytes for array in arrays]:
         raise ValueError("other arrays came back than were sent")
     differences: list[str] = []
     own = scales_of(case, expected)
-    for item, content in zip(arrays, left, strict=True):
+    for item, content in zip(arrays, contents, strict=True):
         name = next(name for name, array in case.arrays.items() if array is item)
         actual = np.frombuffer(content, numpy_dtype(item.dtype)).reshape(item.shape)
         if item.role is Role.INPUT:

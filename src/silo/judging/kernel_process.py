@@ -37,9 +37,9 @@ __all__ = ["build_once", "compiler_places", "run_kernel"]
 _OBJECT_BYTES = 64 << 20
 
 
-def run_kernel(asked: int, answer: int) -> None:
+def run_kernel(request_fd: int, answer: int) -> None:
     """The job of a server's child: builds all variants, then launches each case and sends the arrays that result."""
-    request, blobs = read_request(asked)
+    request, blobs = read_request(request_fd)
     folder = request["folder"]
     limits = Limits(request["memory_bytes"], request["cpu_s"], _OBJECT_BYTES)
     os.chdir(folder)
@@ -195,16 +195,16 @@ def _arrays(request: Mapping[str, Any], blobs: Sequence[bytes]) -> list[list[Any
     return [[_array(array, blobs) for array in case["arrays"]] for case in cases]
 
 
-def _array(one: Mapping[str, Any], blobs: Sequence[bytes]) -> Any:  # noqa: ANN401  # a numpy array
+def _array(description: Mapping[str, Any], blobs: Sequence[bytes]) -> Any:  # noqa: ANN401  # a numpy array
     import numpy as np  # noqa: PLC0415  # the server has imported it
 
-    data: bytes = blobs[int(one["blob"])]
+    data: bytes = blobs[int(description["blob"])]
     content = np.frombuffer(data, np.uint8)
-    memory = np.empty(content.size + 64 + one["offset"], np.uint8)
-    start = -memory.ctypes.data % 64 + one["offset"]
+    memory = np.empty(content.size + 64 + description["offset"], np.uint8)
+    start = -memory.ctypes.data % 64 + description["offset"]
     part = memory[start : start + content.size]
     part[:] = content
-    return part.view(numpy_dtype(dtype(one["dtype"]))).reshape(one["shape"])
+    return part.view(numpy_dtype(dtype(description["dtype"]))).reshape(description["shape"])
 
 
 def _named(built: _Built, case: Mapping[str, Any], arrays: Sequence[Any]) -> dict[str, Any]:

@@ -167,7 +167,7 @@ class Draw:
         self._values = values
         self._mixed = mixed
         self._twice = twice
-        self._made: list[tuple[DType, tuple[int, ...], DrawnArray]] = []
+        self._drawn: list[tuple[DType, tuple[int, ...], DrawnArray]] = []
 
     def size(self, low: int, high: int) -> int:
         """Draws a size from ``low`` to ``high``, both included."""
@@ -202,11 +202,11 @@ class Draw:
         In the task's last case, an earlier array of equal shape and dtype is passed again.
         """
         element = _element(dtype)
-        twins = [twin for kind, extents, twin in self._made if (kind, extents) == (element, shape)]
+        twins = [twin for kind, extents, twin in self._drawn if (kind, extents) == (element, shape)]
         if twins and values is None and self._twice:
             return twins[-1]
         array = self._array(Role.INPUT, element, shape, self._maker(element, shape, values))
-        self._made.append((element, shape, array))
+        self._drawn.append((element, shape, array))
         return array
 
     def integers(self, *shape: int, low: int, high: int, dtype: str = "int32") -> DrawnArray:

@@ -107,11 +107,11 @@ def _row_to_json(row: DecidedConfig) -> JSON:
     return [row.kernel, row.source, row.target, row.bucket, row.config]
 
 
-def _gathered(all_gather: Callable[[bytes], Sequence[bytes]], own: bytes) -> list[bytes]:
-    gathered: object = all_gather(own)
+def _gathered(all_gather: Callable[[bytes], Sequence[bytes]], own_answer: bytes) -> list[bytes]:
+    gathered: object = all_gather(own_answer)
     answers: list[object] = list(gathered) if isinstance(gathered, list | tuple) else []
     decisions_of_ranks = [bytes(answer) for answer in answers if isinstance(answer, bytes | bytearray)]
-    if len(decisions_of_ranks) != len(answers) or own not in decisions_of_ranks:
+    if len(decisions_of_ranks) != len(answers) or own_answer not in decisions_of_ranks:
         raise ArgumentError(
             "all_gather gives a list of the bytes of every rank, this one's among them, not "
             f"{type(gathered).__name__} of {len(answers)}"
@@ -145,7 +145,7 @@ def _difference(ranks: Sequence[Sequence[DecidedConfig]]) -> str:
         for number, rank_decisions in enumerate(of_rank):
             other = rank_decisions.get(subject, ())
             if other != first:
-                return _told(subject[0], (0, first), (number, other))
+                return _disagreement(subject[0], (0, first), (number, other))
     return "ranks do not agree, and their lists do not say where: they run different versions of Silo"
 
 
@@ -159,14 +159,16 @@ def _by_place(rows: Sequence[DecidedConfig]) -> dict[tuple[str, ...], tuple[str,
     return {subject: tuple(sorted(decided)) for subject, decided in configs.items()}
 
 
-def _told(place: str, one: tuple[int, tuple[str, ...]], other: tuple[int, tuple[str, ...]]) -> str:
+def _disagreement(
+    subject: str, rank_and_decision: tuple[int, tuple[str, ...]], other: tuple[int, tuple[str, ...]]
+) -> str:
     words = [
         f"rank {rank} uses {' and '.join(decided)}" if decided else f"rank {rank} has not called it"
-        for rank, decided in (one, other)
+        for rank, decided in (rank_and_decision, other)
     ]
     advice = (
         "make the same calls on every rank before this one"
-        if not (one[1] and other[1])
+        if not (rank_and_decision[1] and other[1])
         else "give all ranks one lock file (SILO_LOCK with SILO_TUNE=frozen) or one bundle"
     )
-    return f"ranks do not agree on {place}: {', '.join(words)}; {advice}"
+    return f"ranks do not agree on {subject}: {', '.join(words)}; {advice}"

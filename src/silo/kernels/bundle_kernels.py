@@ -359,15 +359,15 @@ class BundledKernel:
         ]
         return [*own, *dict.fromkeys(foreign.values())]
 
-    def consent(self, one: BundleVariant) -> Consent | None:
+    def consent(self, variant: BundleVariant) -> Consent | None:
         """Returns consent to load a variant's native code for the calls that the bundle describes; None for GPU code.
 
         Raises:
             TrustError: the code is not trusted.
         """
-        if not one.artifact.runs_on_host:
+        if not variant.artifact.runs_on_host:
             return None
-        return self._consented(host_code(one, self._calls))
+        return self._consented(host_code(variant, self._calls))
 
     def _consented(self, code: HostCode | PackedHostCode) -> Consent:
         if self._trust:
@@ -382,9 +382,9 @@ class BundledKernel:
     def _calls(self) -> str:
         return calls_of(self._kernel.head)
 
-    def variant_calls(self, one: BundleVariant) -> JSON:
+    def variant_calls(self, variant: BundleVariant) -> JSON:
         """Returns the bundle's description of a variant's calls: consent to native code holds for these calls only."""
-        return variant_calls(one, self._calls)
+        return variant_calls(variant, self._calls)
 
     def require_consent(self, device: Device) -> None:
         """Requires consent to all native code that this device may run, and to running it on the kernel's cases.
@@ -418,10 +418,10 @@ class BundledKernel:
             signed=self._signed,
         )
 
-    def code(self, one: BundleVariant) -> VouchedCode:
+    def code(self, variant: BundleVariant) -> VouchedCode:
         """Returns a variant's verified code, with consent if it needs consent. Raises TrustError."""
-        consent = self.consent(one)
-        return VouchedCode(one.artifact, self.bundle.blob(one.artifact.blob.sha256), consent)
+        consent = self.consent(variant)
+        return VouchedCode(variant.artifact, self.bundle.blob(variant.artifact.blob.sha256), consent)
 
     def launcher_on(self, device: Device, compiler: str = "") -> Launcher:
         """Makes a native launcher whose calls run on ``device``, even if their arrays are on another device.
@@ -527,7 +527,7 @@ def load(path: str | os.PathLike[str], *, trust: bool = False) -> Kernels:
     return Kernels(bundle, trust=trust, origin=os.fspath(path), signed=cache(partial(_signed_file, bundle, absolute)))
 
 
-def _signed_file(bundle: Bundle, place: str) -> SignedFile:
+def _signed_file(bundle: Bundle, path: str) -> SignedFile:
     from silo.bundle.signing import signed_file  # noqa: PLC0415  # only for code that nothing else vouches for
 
-    return signed_file(bundle, place)
+    return signed_file(bundle, path)

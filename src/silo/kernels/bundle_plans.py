@@ -49,16 +49,16 @@ class BundledPlans(Mapping[str, Plan]):
         self._recorded = recorded
         self._kernels = kernels
         self._consent = consent
-        self._made: dict[str, Plan] = {}
+        self._plans: dict[str, Plan] = {}
 
     def __getitem__(self, name: str) -> Plan:
-        plan = self._made.get(name)
+        plan = self._plans.get(name)
         if plan is None:
             recorded = self._recorded.get(name)
             if recorded is None:
                 names = ", ".join(self._recorded) or "none"
                 raise BundleError(f"{self._bundle} holds no plan {name!r}; it holds: {names}")
-            plan = self._made.setdefault(name, self._plan(recorded))
+            plan = self._plans.setdefault(name, self._plan(recorded))
         return plan
 
     def __contains__(self, name: object) -> bool:
@@ -149,9 +149,9 @@ def _refusal(recorded: RecordedPlan, form: RecordedForm, named: Mapping[str, Any
     return ""
 
 
-def _other_argument(wanted: RecordedArgument, given: Any) -> str:  # noqa: ANN401  # as above
+def _other_argument(wanted: RecordedArgument, value: Any) -> str:  # noqa: ANN401  # as above
     """Returns in words how an argument differs from the recorded kind, value, dtype or rank; "" if it does not."""
-    plain = _plain(given)
+    plain = _plain(value)
     shown = type(plain).__name__
     match wanted.kind:
         case ArgumentKind.INTEGER:
@@ -159,10 +159,10 @@ def _other_argument(wanted: RecordedArgument, given: Any) -> str:  # noqa: ANN40
         case ArgumentKind.FLOAT:
             return "" if type(plain) is float else f"{shown}, not a float"
         case ArgumentKind.VALUE:
-            same = type(plain) is type(wanted.value) and bool(given == wanted.value)
+            same = type(plain) is type(wanted.value) and bool(value == wanted.value)
             return "" if same else f"{plain!r}, not {wanted.value!r}"
         case ArgumentKind.ARRAY:
-            array = _read(given)
+            array = _read(value)
             if array is None:
                 return f"{shown}, not an array"
             _, code, bits, _, _, sizes, _ = array

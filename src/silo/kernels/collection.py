@@ -30,24 +30,24 @@ class Collected:
     steps: list[Step]
 
 
-def collect_kernels(places: Sequence[Place], names: Sequence[str] | None = None) -> list[Kernel]:
+def collect_kernels(files_and_modules: Sequence[Place], names: Sequence[str] | None = None) -> list[Kernel]:
     """Returns the kernels of Python files and modules, made by ``silo.kernel`` or another kind, in order of definition.
 
     Kernels in classes are found too; a kernel written in a class is called ``Class.kernel``. With ``names``, only the
     kernels with these names are returned. Raises ``SourceError`` if a file cannot be run or holds no kernel, or if a
     name is unknown or belongs to two kernels.
     """
-    return collect(places, names).kernels
+    return collect(files_and_modules, names).kernels
 
 
-def collect(places: Sequence[Place], names: Sequence[str] | None = None) -> Collected:
+def collect(files_and_modules: Sequence[Place], names: Sequence[str] | None = None) -> Collected:
     """Returns the kernels as :func:`collect_kernels` does, and the steps of the same files.
 
     Raises ``SourceError`` also if two steps have one name.
     """
     by_name: dict[str, Kernel] = {}
     steps: dict[str, Step] = {}
-    for place_given in places:
+    for place_given in files_and_modules:
         if isinstance(place_given, Kernel):
             kernels_here, module = [place_given], None
         else:
@@ -72,11 +72,11 @@ def collect(places: Sequence[Place], names: Sequence[str] | None = None) -> Coll
     return Collected([by_name[name] for name in names or by_name], list(steps.values()))
 
 
-def _kernels_in(place: Path, module: ModuleType) -> list[Kernel]:
+def _kernels_in(path: Path, module: ModuleType) -> list[Kernel]:
     kernels = list(dict.fromkeys(_kernels_of(module)))
     if not kernels:
         raise SourceError(
-            f"{place} defines no kernel: {_advice()}"
+            f"{path} defines no kernel: {_advice()}"
             + ("; it is a package: name a module in it" if hasattr(module, "__path__") else "")
         )
     return kernels

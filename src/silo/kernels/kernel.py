@@ -537,14 +537,14 @@ def _check_space(source: KernelSource, space: SearchSpace) -> None:
                 )
 
 
-def traced_grid(known: DeclaredKernel, grid: GridLike) -> tuple[Node, ...]:
+def traced_grid(kernel: DeclaredKernel, grid: GridLike) -> tuple[Node, ...]:
     """Returns the declared grid as expressions. If that fails, the ``TraceError`` names the kernel and the remedy."""
-    config = (*known.config_names, *known.source.heuristics)
+    config = (*kernel.config_names, *kernel.source.heuristics)
     if isinstance(grid, Grid):
-        return _checked_grid(known, grid, config)
+        return _checked_grid(kernel, grid, config)
     if not callable(grid) and (isinstance(grid, str) or not hasattr(grid, "__iter__")):
         raise TraceError(
-            f"the grid of {known.name} ({known.location}) is {grid!r}: give a function of the arguments, such as "
+            f"the grid of {kernel.name} ({kernel.location}) is {grid!r}: give a function of the arguments, such as "
             "lambda a: (silo.cdiv(a.n, a.BLOCK),), or a tuple of 1 to 3 numbers"
         )
     dimensions = () if callable(grid) else tuple(grid)
@@ -553,27 +553,27 @@ def traced_grid(known: DeclaredKernel, grid: GridLike) -> tuple[Node, ...]:
         return dimensions
 
     try:
-        return trace_grid(grid if callable(grid) else constant, known.argument_names, config)
+        return trace_grid(grid if callable(grid) else constant, kernel.argument_names, config)
     except TraceError as error:
         raise TraceError(
-            f"the grid of {known.name} ({known.location}) cannot be traced: {error}\n"
-            f"Or leave grid= out and pass a callable at the call: {known.name}[lambda meta: ...](...)"
+            f"the grid of {kernel.name} ({kernel.location}) cannot be traced: {error}\n"
+            f"Or leave grid= out and pass a callable at the call: {kernel.name}[lambda meta: ...](...)"
         ) from error
 
 
-def _checked_grid(known: DeclaredKernel, grid: Grid, config: Sequence[str]) -> tuple[Node, ...]:
+def _checked_grid(kernel: DeclaredKernel, grid: Grid, config: Sequence[str]) -> tuple[Node, ...]:
     """Returns the axes of a ``Grid``. Raises ``TraceError`` for a name that the kernel does not have."""
     for axis in grid.axes:
         for leaf in leaves(axis):
             name = leaf.argument if isinstance(leaf, Extent | Stride | ItemSize) else leaf.name
-            missing = (isinstance(leaf, Argument) and name not in known.source.signature.names) or (
+            missing = (isinstance(leaf, Argument) and name not in kernel.source.signature.names) or (
                 isinstance(leaf, ConfigValue)
-                and name not in (*config, *known.source.signature.names)
+                and name not in (*config, *kernel.source.signature.names)
                 and not is_option(name)
             )
             if missing:
-                have = ", ".join(known.source.signature.names)
-                raise TraceError(f"the grid of {known.name} ({known.location}) reads {name}; the kernel has {have}")
+                have = ", ".join(kernel.source.signature.names)
+                raise TraceError(f"the grid of {kernel.name} ({kernel.location}) reads {name}; the kernel has {have}")
     return grid.axes
 
 
@@ -621,7 +621,7 @@ class _Shown:
         return self._kind.enter_launch(launch)
 
 
-def _metadata(found: Resolved) -> object:
+def _metadata(resolved: Resolved) -> object:
     from silo.building.code_forms import code_metadata  # noqa: PLC0415  # few hooks look at it
 
-    return cast("object", code_metadata(found.artifact))
+    return cast("object", code_metadata(resolved.artifact))

@@ -181,7 +181,7 @@ class Plan(native.LaunchPlan):
             return self._function(arguments)
         self._refuse_other_memory(arguments)
         if self._recordings:
-            self._say()
+            self._log_once()
         return self.learn(arguments)
 
     def _refuse_other_memory(self, arguments: tuple[Any, ...]) -> None:
@@ -194,7 +194,7 @@ class Plan(native.LaunchPlan):
                     " make a plan for the launches before and one for those after"
                 )
 
-    def _say(self) -> None:
+    def _log_once(self) -> None:
         with self._lock:
             logged, self._logged = self._logged, True
         if not logged:

@@ -126,7 +126,7 @@ class _RecordingPlan(Plan):
         self.seen(named, first, second, trail)
 
 
-def record_step(one: Step, kernels: Iterable[Kernel]) -> RecordedPlan:
+def record_step(step: Step, kernels: Iterable[Kernel]) -> RecordedPlan:
     """Runs a step with its examples, which launches kernels, and returns its plan for a bundle of ``kernels``.
 
     Raises:
@@ -137,41 +137,41 @@ def record_step(one: Step, kernels: Iterable[Kernel]) -> RecordedPlan:
     kernels_by_id = {id(kernel.resolver.native): kernel for kernel in kernels}
     forms: list[RecordedForm] = []
     names: tuple[str, ...] = ()
-    for number, example in enumerate(one.examples):
+    for number, example in enumerate(step.examples):
         passed = example()
         if not isinstance(passed, tuple | Mapping):
             raise SourceError(
-                f"{one.location}: example {number + 1} of the step {one.name} gives {type(passed).__name__}: it gives"
+                f"{step.location}: example {number + 1} of the step {step.name} gives {type(passed).__name__}: it gives"
                 " the arguments as a tuple, or as a mapping by name"
             )
         positional = cast("tuple[object, ...]", passed if isinstance(passed, tuple) else ())
         keyword_arguments = cast("Mapping[str, object]", {} if isinstance(passed, tuple) else passed)
-        these = (*names_of_arguments(one.function, len(positional), keyword_arguments), *keyword_arguments)
+        these = (*names_of_arguments(step.function, len(positional), keyword_arguments), *keyword_arguments)
         if names and these != names:
-            raise SourceError(f"{one.location}: the examples of the step {one.name} give {names} and {these}")
+            raise SourceError(f"{step.location}: the examples of the step {step.name} give {names} and {these}")
         names = these
-        form = _record(one, names, (*positional, *keyword_arguments.values()), len(positional), kernels_by_id)
+        form = _record(step, names, (*positional, *keyword_arguments.values()), len(positional), kernels_by_id)
         if form not in forms:
             forms.append(form)
-    return RecordedPlan(one.name, names, tuple(forms))
+    return RecordedPlan(step.name, names, tuple(forms))
 
 
 def _record(
-    one: Step,
+    step: Step,
     names: tuple[str, ...],
     arguments: tuple[object, ...],
     positional: int,
     kernels_by_id: Mapping[int, Kernel],
 ) -> RecordedForm:
     def run(values: tuple[Any, ...]) -> object:
-        return one.function(*values[:positional], **dict(zip(names[positional:], values[positional:], strict=True)))
+        return step.function(*values[:positional], **dict(zip(names[positional:], values[positional:], strict=True)))
 
     forms: list[RecordedForm] = []
 
     def seen(named: Mapping[str, object], first: list[SeenLaunch], second: list[SeenLaunch], trail: Trail) -> None:
-        forms.append(_FormRecorder(one, kernels_by_id, named, trail).form(first, second))
+        forms.append(_FormRecorder(step, kernels_by_id, named, trail).form(first, second))
 
-    plan = _RecordingPlan(one.name, names, run)
+    plan = _RecordingPlan(step.name, names, run)
     plan.seen = seen
     plan.learn(arguments)
     return forms[0]
@@ -181,9 +181,9 @@ class _FormRecorder:
     """Expresses a recording's launches by the step's arguments."""
 
     def __init__(
-        self, one: Step, kernels_by_id: Mapping[int, Kernel], arguments: Mapping[str, object], trail: Trail
+        self, step: Step, kernels_by_id: Mapping[int, Kernel], arguments: Mapping[str, object], trail: Trail
     ) -> None:
-        self._step = one
+        self._step = step
         self._kernels_by_id = kernels_by_id
         self._arguments = arguments
         self._trail = trail
@@ -260,9 +260,9 @@ class _FormRecorder:
 
     # ---- launches ----
 
-    def _launch(self, number: int, one: SeenLaunch, other: SeenLaunch) -> RecordedLaunch:
-        name = one.launcher.name
-        kernel = self._kernels_by_id.get(id(one.launcher))
+    def _launch(self, number: int, launch: SeenLaunch, other: SeenLaunch) -> RecordedLaunch:
+        name = launch.launcher.name
+        kernel = self._kernels_by_id.get(id(launch.launcher))
         if kernel is None:
             raise self._refuse(
                 number,
@@ -270,12 +270,15 @@ class _FormRecorder:
                 "is not of a kernel that the bundle holds: define it by silo.kernel in the file, and call it as"
                 " kernel(...) or kernel[grid](...)",
             )
-        if one.stream:
+        if launch.stream:
             raise self._refuse(number, name, "is on a stream of its own, which a plan of a bundle does not keep")
         names = kernel.source.signature.names
-        absent = [parameter for parameter, code in zip(names, one.codes, strict=True) if code >> 56 == _ABSENT]
-        open_names = [*absent, *(option for option in kernel.config_names if option not in (*names, *one.option_names))]
-        if one.called and open_names:
+        absent = [parameter for parameter, code in zip(names, launch.codes, strict=True) if code >> 56 == _ABSENT]
+        open_names = [
+            *absent,
+            *(option for option in kernel.config_names if option not in (*names, *launch.option_names)),
+        ]
+        if launch.called and open_names:
             raise self._refuse(
                 number,
                 name,
@@ -283,9 +286,9 @@ class _FormRecorder:
                 " to device: declare the grid, silo.kernel(grid=lambda a: ...)",
             )
         sources = tuple(
-            RecordedSource(parameter, *self._source(number, kernel, position, one, other))
+            RecordedSource(parameter, *self._source(number, kernel, position, launch, other))
             for position, parameter in enumerate(names)
-            if one.codes[position] >> 56 != _ABSENT
+            if launch.codes[position] >> 56 != _ABSENT
         )
         options = zip(other.option_names, other.options, strict=True)
         return RecordedLaunch(
@@ -296,13 +299,13 @@ class _FormRecorder:
         )
 
     def _source(
-        self, number: int, kernel: Kernel, place: int, one: SeenLaunch, other: SeenLaunch
+        self, number: int, kernel: Kernel, index: int, launch: SeenLaunch, other: SeenLaunch
     ) -> tuple[Source, str | Node | Value]:
-        argument, kind = other.arguments[place], one.codes[place] >> 56
+        argument, kind = other.arguments[index], launch.codes[index] >> 56
         if isinstance(argument, TracedArray) and kind == _POINTER:
             return Source.GIVEN, argument.argument
         if isinstance(argument, TracedFloat) and kind == _FLOAT:
-            return self._given(argument.argument)
+            return self._source_of_argument(argument.argument)
         if isinstance(argument, TracedInt) and kind == _INT:
             node = self._plain(argument.node)
             if isinstance(node, Const):
@@ -312,35 +315,35 @@ class _FormRecorder:
             raise self._refuse(
                 number,
                 kernel.name,
-                f"is given a tensor descriptor for {kernel.source.signature.names[place]!r}, which a plan of a bundle"
+                f"is given a tensor descriptor for {kernel.source.signature.names[index]!r}, which a plan of a bundle"
                 " does not keep yet: make the descriptor in the kernel, or launch this kernel by itself",
             )
         if kind == _POINTER:
-            return self._array(number, kernel, place, one)
-        return Source.CONSTANT, self._constant(number, kernel, kernel.source.signature.names[place], argument)
+            return self._array(number, kernel, index, launch)
+        return Source.CONSTANT, self._constant(number, kernel, kernel.source.signature.names[index], argument)
 
-    def _given(self, name: str) -> tuple[Source, str | Value]:
+    def _source_of_argument(self, name: str) -> tuple[Source, str | Value]:
         is_used = name in self._trail.used
         return (Source.CONSTANT, cast("float", self._arguments[name])) if is_used else (Source.GIVEN, name)
 
-    def _array(self, number: int, kernel: Kernel, place: int, one: SeenLaunch) -> tuple[Source, str]:
+    def _array(self, number: int, kernel: Kernel, index: int, launch: SeenLaunch) -> tuple[Source, str]:
         """Returns the source of an array that a launch takes: the step's argument that is this very array.
 
         Used if the array is no tracer, because the function does not accept tracers. Raises ArgumentError if no
         argument is the array.
         """
         for name, value in self._arguments.items():
-            if value is one.arguments[place]:
+            if value is launch.arguments[index]:
                 return Source.GIVEN, name
         raise self._refuse(
             number,
             kernel.name,
-            f"is given memory for {kernel.source.signature.names[place]!r} that is no argument of the step, or a part"
+            f"is given memory for {kernel.source.signature.names[index]!r} that is no argument of the step, or a part"
             " of one: a bundle holds no memory, so make it an argument",
         )
 
-    def _constant(self, number: int, kernel: Kernel, parameter: str, given: object) -> Value:
-        plain: Any = given.stands_for if isinstance(given, native.StandIn) else given
+    def _constant(self, number: int, kernel: Kernel, parameter: str, passed: object) -> Value:
+        plain: Any = passed.stands_for if isinstance(passed, native.StandIn) else passed
         if getattr(plain, "shape", None) == () and hasattr(plain, "item"):
             plain = plain.item()
         if plain is None or (isinstance(plain, bool | int | float | str) and "\0" not in str(plain)):

@@ -400,7 +400,7 @@ class OneVariant:
         from silo.bundle.reader import Bundle  # noqa: PLC0415  # as above
 
         self._kernel = Bundle.from_bytes(bundle.encode_variant(variant), variant.kernel).open_kernel(bundle.KERNEL)
-        self._place: RawPlace = (str(bundle.TARGET), {}, ())
+        self._raw_place: RawPlace = (str(bundle.TARGET), {}, ())
         self._grid = variant.specialization.grid
         self._names = variant.signature.names
 
@@ -416,7 +416,7 @@ class OneVariant:
             return Rejected(f"it has a parameter {missing}, and the call has none")
         grid = self._grid if call.grid is None else call.grid
         raw = _raw(call, constant, names=self._names, grid=grid)
-        ((accepted, _, reason),) = self._kernel.decide(raw, self._place)
+        ((accepted, _, reason),) = self._kernel.decide(raw, self._raw_place)
         return Accepted(reason) if accepted else Rejected(reason)
 
 
@@ -436,18 +436,24 @@ def _raw(
     )
 
 
-def _raw_argument(one: CallArgument, constant: Constant) -> RawChoiceArgument:
-    code, bits = (0, 0) if one.dtype is None else (one.dtype.code, one.dtype.bits)
+def _raw_argument(argument: CallArgument, constant: Constant) -> RawChoiceArgument:
+    code, bits = (0, 0) if argument.dtype is None else (argument.dtype.code, argument.dtype.bits)
     # The bits of enum silo_value_flags in native/core/argument_word.h.
-    flags = one.aligned16 | one.divisible16 << 1 | one.equal1 << 2 | one.readonly << 3 | one.range32 << 4
+    flags = (
+        argument.aligned16
+        | argument.divisible16 << 1
+        | argument.equal1 << 2
+        | argument.readonly << 3
+        | argument.range32 << 4
+    )
     value: object = None
-    if one.kind in _SCALARS:
-        value = one.number
-    elif one.kind is ValueKind.CONSTANT:
-        value = constant(one.value)
-    extents = None if one.shape is None else (one.shape, one.strides)
-    word = extents if one.layout is None else one.layout.word
-    return int(one.kind), code, bits, flags, one.block_shape or None, word, value
+    if argument.kind in _SCALARS:
+        value = argument.number
+    elif argument.kind is ValueKind.CONSTANT:
+        value = constant(argument.value)
+    extents = None if argument.shape is None else (argument.shape, argument.strides)
+    word = extents if argument.layout is None else argument.layout.word
+    return int(argument.kind), code, bits, flags, argument.block_shape or None, word, value
 
 
 def _grid(grid: object) -> tuple[int, int, int] | None:

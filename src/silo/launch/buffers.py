@@ -186,10 +186,10 @@ def _recorded() -> ModuleType:
     return plan_copies
 
 
-def _refuse_recording(what: str) -> None:
+def _refuse_recording(label: str) -> None:
     if native.recording() is not None:
         raise ArgumentError(
-            f"a plan does not record {what}() of a Buffer: it records copy_from another Buffer and fill; end the plan"
+            f"a plan does not record {label}() of a Buffer: it records copy_from another Buffer and fill; end the plan"
             " before it"
         )
 

@@ -107,7 +107,7 @@ def _holds_pattern(low: int, high: int) -> bool:
     return size <= first or _equal(low, low + first, size - first)
 
 
-def _equal(one: int, other: int, size: int) -> bool:
+def _equal(address: int, other: int, size: int) -> bool:
     compare = ctypes.CDLL(None).memcmp
     compare.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
-    return compare(one, other, size) == 0
+    return compare(address, other, size) == 0

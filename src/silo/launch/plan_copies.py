@@ -32,7 +32,7 @@ def copy(to: Any, data: object, stream: int = 0, at: int = -1) -> None:  # noqa:
             "a plan records copies of a whole Buffer to another: of bytes, and of parts, it would keep what was there"
             " when it was recorded"
         )
-    if (memory := _place(to)) != _place(data):
+    if (memory := _memory_and_device(to)) != _memory_and_device(data):
         raise ArgumentError("a plan records copies within host memory and within one GPU's, not from one to the other")
     size = _bytes(to)
     if size != _bytes(data):
@@ -47,15 +47,15 @@ def fill(to: Any, byte: int, stream: int = 0) -> None:  # noqa: ANN401  # as abo
         ArgumentError: kernels cannot be launched in the Buffer's memory.
     """
     size = _bytes(to)
-    _launch("fill", _place(to), stream, to, byte, size)
+    _launch("fill", _memory_and_device(to), stream, to, byte, size)
 
 
-def _launch(what: str, where: tuple[str, int], stream: int, to: Any, given: object, size: Any) -> None:  # noqa: ANN401
+def _launch(label: str, where: tuple[str, int], stream: int, to: Any, source: object, size: Any) -> None:  # noqa: ANN401
     on = {"stream": stream} if stream and where[0] != "cpu" else {}
-    _launcher(what)[_grid(where, size)](to, given, size, **on)
+    _launcher(label)[_grid(where, size)](to, source, size, **on)
 
 
-def _place(buffer: Any) -> tuple[str, int]:  # noqa: ANN401  # a Buffer or its stand-in
+def _memory_and_device(buffer: Any) -> tuple[str, int]:  # noqa: ANN401  # a Buffer or its stand-in
     real: Any = buffer.stands_for if isinstance(buffer, native.StandIn) else buffer
     if isinstance(real, native.HostBuffer):
         return ("cpu", 0)
@@ -80,41 +80,41 @@ def _bytes(buffer: Any) -> Any:  # noqa: ANN401  # an int, or one with its expre
 
 
 @cache
-def _launcher(what: str) -> Launcher:
+def _launcher(label: str) -> Launcher:
     first = Parameter("to", ParameterKind.POINTER, effect=Effect.WRITE, specialize=False)
     second = (
         Parameter("data", ParameterKind.POINTER, effect=Effect.READ, specialize=False)
-        if what == "copy"
+        if label == "copy"
         else Parameter("byte", ParameterKind.INTEGER, dtype_named("int32"), specialize=False)
     )
     size = Parameter("bytes", ParameterKind.INTEGER, dtype_named("int64"), specialize=False)
-    layout = ((0, "ptr", True), (1, "ptr" if what == "copy" else "i32", False), (2, "i64", False))
-    effects = {"to": "write", "data": "read"} if what == "copy" else {"to": "write"}
+    layout = ((0, "ptr", True), (1, "ptr" if label == "copy" else "i32", False), (2, "i64", False))
+    effects = {"to": "write", "data": "read"} if label == "copy" else {"to": "write"}
 
     def on_miss(call: SeenCall) -> native.Binding:
         return native.Binding(
-            _load(what, "cpu" if call.on_host else "cuda", call.device[1]), layout, {}, effects=effects
+            _load(label, "cpu" if call.on_host else "cuda", call.device[1]), layout, {}, effects=effects
         )
 
-    return make_launcher(f"Buffer.{what}", Signature((first, second, size)), on_miss=on_miss)
+    return make_launcher(f"Buffer.{label}", Signature((first, second, size)), on_miss=on_miss)
 
 
 @cache
-def _load(what: str, kind: str, index: int) -> native.LoadedKernel:
+def _load(label: str, kind: str, index: int) -> native.LoadedKernel:
     if kind == "cpu":
-        address = native.copy_kernels()[0 if what == "copy" else 1]
-        return native.LoadedKernel(native.CpuModule(address=address), what, f"Buffer.{what}")
-    module = native.GpuModule(kind, index, kernel_ptx(what).encode())
-    return native.LoadedKernel(module, f"silo_buffer_{what}", f"Buffer.{what}", block=(_THREADS, 1, 1))
+        address = native.copy_kernels()[0 if label == "copy" else 1]
+        return native.LoadedKernel(native.CpuModule(address=address), label, f"Buffer.{label}")
+    module = native.GpuModule(kind, index, kernel_ptx(label).encode())
+    return native.LoadedKernel(module, f"silo_buffer_{label}", f"Buffer.{label}", block=(_THREADS, 1, 1))
 
 
-def kernel_ptx(what: str) -> str:
+def kernel_ptx(label: str) -> str:
     """Returns the PTX of the ``copy`` or the ``fill`` kernel for NVIDIA's GPUs.
 
     A thread moves 16 bytes at once if the addresses are aligned and so many bytes are left.
     """
-    second, begin, load, load_byte = _COPY if what == "copy" else _FILL
-    return _TEXT.format(what=what, second=second, begin=begin, load=load, load_byte=load_byte, block_bytes=BLOCK_BYTES)
+    second, begin, load, load_byte = _COPY if label == "copy" else _FILL
+    return _TEXT.format(what=label, second=second, begin=begin, load=load, load_byte=load_byte, block_bytes=BLOCK_BYTES)
 
 
 _COPY = (

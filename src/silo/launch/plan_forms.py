@@ -139,8 +139,8 @@ class FormMaker:
     _arrays: dict[str, _Array] = field(default_factory=dict[str, _Array])
     # maps an address in the first recording to the address that the second recording has in its place
     _fixed: dict[int, int] = field(default_factory=dict[int, int])
-    _kept: list[Any] = field(default_factory=list[Any])
-    _places: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    _referenced: list[Any] = field(default_factory=list[Any])
+    _memory_ranges: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     _nodes: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
 
     def __post_init__(self) -> None:
@@ -153,7 +153,7 @@ class FormMaker:
             if uses:
                 self.tied[name] = (uses[0], array.address)
                 self.trail.used.setdefault(name, uses[0])
-        self._kept += self.work.keeps
+        self._referenced += self.work.keeps
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -217,14 +217,14 @@ class FormMaker:
                 )
             )
         for name, (_, address) in self.tied.items():
-            self.checks.append((self._given(name), address))
+            self.checks.append((self._argument_source(name), address))
         for node, truth in self.trail.conditions:
             self.checks.append((self._value(node), int(truth)))
         for name in self.trail.used:
             value = self.arguments.get(name)
             if type(value) is int or type(value) is float:
-                self.checks.append((self._given(name), self._word(value)))
-        wanted_arguments = tuple(self._wanted(name, value) for name, value in self.arguments.items())
+                self.checks.append((self._argument_source(name), self._word(value)))
+        wanted_arguments = tuple(self._check_of(name, value) for name, value in self.arguments.items())
         memories, overlaps = self._memories(regions)
         returned = self._returned(self.result)
         return (
@@ -234,7 +234,7 @@ class FormMaker:
             memories,
             overlaps,
             tuple(self._nodes),
-            self._kept,
+            self._referenced,
             returned,
             edges,
             self.streams,
@@ -302,66 +302,66 @@ class FormMaker:
     # ---- one launch ----
 
     def _sources(
-        self, number: int, one: SeenLaunch, other: SeenLaunch
+        self, number: int, launch: SeenLaunch, other: SeenLaunch
     ) -> tuple[tuple[int, ...], tuple[tuple[int, int] | int | None, ...]]:
         """Returns, for each parameter of a launch, its value and its memory.
 
         The value is an index into ``self.values``, or -1 for a constant. The memory is the index of an argument, or a
         range of addresses; for parameters other than pointers it is None.
         """
-        if one.launcher is not other.launcher or one.codes != other.codes:
+        if launch.launcher is not other.launcher or launch.codes != other.codes:
             raise ArgumentError(
-                f"{self.name}: launch {number + 1} ({one.launcher.name}) was another one the second time that the"
+                f"{self.name}: launch {number + 1} ({launch.launcher.name}) was another one the second time that the"
                 " function ran: what it launches depends on more than its arguments"
             )
-        if one.held:
-            self._hold(other, f"{one.launcher.name}, whose code is made for one shape")
+        if launch.held:
+            self._hold(other, f"{launch.launcher.name}, whose code is made for one shape")
         for option in other.options:
-            self._use(option, f"an option of {one.launcher.name}")
+            self._use(option, f"an option of {launch.launcher.name}")
         values: list[int] = []
         places: list[tuple[int, int] | int | None] = []
-        for position, (argument, code) in enumerate(zip(other.arguments, one.codes, strict=True)):
-            value, memory = self._source(number, one, other, position, argument, code >> 56)
+        for position, (argument, code) in enumerate(zip(other.arguments, launch.codes, strict=True)):
+            value, memory = self._source(number, launch, other, position, argument, code >> 56)
             values.append(value)
             places.append(memory)
         return tuple(values), tuple(places)
 
     def _source(
-        self, number: int, one: SeenLaunch, other: SeenLaunch, place: int, given: object, kind: int
+        self, number: int, launch: SeenLaunch, other: SeenLaunch, index: int, value: object, kind: int
     ) -> tuple[int, tuple[int, int] | int | None]:
-        followed = kind != _POINTER or isinstance(given, TracedArray)
-        if followed and one.slots[place] != other.slots[place]:
-            raise ArgumentError(self._unexplained(number, one, place, other.slots[place]))
-        if isinstance(given, TracedInt) and kind == _INT:
-            return self._value(given.node), None
-        if isinstance(given, TracedFloat) and kind == _FLOAT:
-            return self._given(given.argument), None
-        if isinstance(given, TracedArray) and kind == _POINTER:
-            return self._given(given.argument), self._slots[given.argument]
-        self._use(given, f"{one.launcher.name}, to whose code it is a constant")
+        followed = kind != _POINTER or isinstance(value, TracedArray)
+        if followed and launch.slots[index] != other.slots[index]:
+            raise ArgumentError(self._unexplained(number, launch, index, other.slots[index]))
+        if isinstance(value, TracedInt) and kind == _INT:
+            return self._value(value.node), None
+        if isinstance(value, TracedFloat) and kind == _FLOAT:
+            return self._argument_source(value.argument), None
+        if isinstance(value, TracedArray) and kind == _POINTER:
+            return self._argument_source(value.argument), self._slots[value.argument]
+        self._use(value, f"{launch.launcher.name}, to whose code it is a constant")
         if kind == _DESCRIPTOR:
-            return -1, self._base(number, one, other, place)[1]
+            return -1, self._base(number, launch, other, index)[1]
         if kind == _POINTER:
-            address, then = one.slots[place], other.slots[place]
-            return self._pointer(number, one, place, one.arguments[place], (address, then))
-        if kind in _SCALARS and (isinstance(given, TracedArray) or hasattr(type(given), "__setitem__")):
+            address, then = launch.slots[index], other.slots[index]
+            return self._pointer(number, launch, index, launch.arguments[index], (address, then))
+        if kind in _SCALARS and (isinstance(value, TracedArray) or hasattr(type(value), "__setitem__")):
             raise ArgumentError(
-                f"{self.name}: argument {place + 1} of launch {number + 1} ({one.launcher.name}) is the value of an"
+                f"{self.name}: argument {index + 1} of launch {number + 1} ({launch.launcher.name}) is the value of an"
                 " array without axes, which a replay would not read again: give the number itself"
             )
         return -1, None
 
     def _base(
-        self, number: int, one: SeenLaunch, other: SeenLaunch, place: int
+        self, number: int, launch: SeenLaunch, other: SeenLaunch, index: int
     ) -> tuple[int, tuple[int, int] | int | None]:
         """Returns the value and the memory of a tensor descriptor's base array, as :meth:`_sources` does."""
-        base = other.arguments[place].base
+        base = other.arguments[index].base
         if isinstance(base, TracedArray):
-            return self._given(base.argument), self._slots[base.argument]
-        addresses = one.described[one.slots[place]][0], other.described[other.slots[place]][0]
-        return self._pointer(number, one, place, one.arguments[place].base, addresses)
+            return self._argument_source(base.argument), self._slots[base.argument]
+        addresses = launch.described[launch.slots[index]][0], other.described[other.slots[index]][0]
+        return self._pointer(number, launch, index, launch.arguments[index].base, addresses)
 
-    def _described(self, number: int, one: SeenLaunch, other: SeenLaunch) -> tuple[object, ...]:
+    def _described(self, number: int, launch: SeenLaunch, other: SeenLaunch) -> tuple[object, ...]:
         """Returns, for each parameter, its tensor descriptor as recorded, and indices into ``self.values``.
 
         The indices are those of the base array and of each extent and stride; -1 for a constant.
@@ -369,31 +369,31 @@ class FormMaker:
         The entries of other parameters are None.
         """
         description: list[object] = []
-        for position, code in enumerate(one.codes):
+        for position, code in enumerate(launch.codes):
             if code >> 56 != _DESCRIPTOR:
                 description.append(None)
                 continue
-            was, then = one.described[one.slots[position]], other.described[other.slots[position]]
+            was, then = launch.described[launch.slots[position]], other.described[other.slots[position]]
             argument = other.arguments[position]
             axes = [
-                tuple(self._extent(number, one, position, *three) for three in zip(members, a, b, strict=True))
+                tuple(self._extent(number, launch, position, *three) for three in zip(members, a, b, strict=True))
                 for members, a, b in ((argument.shape, was[3], then[3]), (argument.strides, was[4], then[4]))
             ]
             if was[1:3] != then[1:3]:
-                raise ArgumentError(self._unexplained(number, one, position, "another kind of descriptor"))
+                raise ArgumentError(self._unexplained(number, launch, position, "another kind of descriptor"))
             for extent in argument.block_shape:
-                self._use(extent, f"the block of a tensor descriptor of {one.launcher.name}")
-            description.append((*was, self._base(number, one, other, position)[0], *axes))
+                self._use(extent, f"the block of a tensor descriptor of {launch.launcher.name}")
+            description.append((*was, self._base(number, launch, other, position)[0], *axes))
         return tuple(description)
 
-    def _extent(self, number: int, one: SeenLaunch, place: int, given: object, was: int, then: int) -> int:
+    def _extent(self, number: int, launch: SeenLaunch, index: int, value: object, was: int, then: int) -> int:
         """Returns the index in ``self.values`` of a descriptor's extent or stride; -1 for a constant."""
         if was != then:
-            raise ArgumentError(self._unexplained(number, one, place, then))
-        return self._value(given.node) if isinstance(given, TracedInt) else -1
+            raise ArgumentError(self._unexplained(number, launch, index, then))
+        return self._value(value.node) if isinstance(value, TracedInt) else -1
 
     def _pointer(
-        self, number: int, one: SeenLaunch, place: int, array: object, addresses: tuple[int, int]
+        self, number: int, launch: SeenLaunch, index: int, array: object, addresses: tuple[int, int]
     ) -> tuple[int, tuple[int, int] | int | None]:
         """Returns value and memory, as :meth:`_sources` does, for an array that is not a tracer.
 
@@ -406,72 +406,74 @@ class FormMaker:
         if len(candidates) > 1:
             raise ArgumentError(
                 f"{self.name}: {' and '.join(candidates)} share the memory that launch {number + 1}"
-                f" ({one.launcher.name}) is given, so that nothing says which of them it is: record the plan with"
+                f" ({launch.launcher.name}) is given, so that nothing says which of them it is: record the plan with"
                 " arrays that lie apart"
             )
         if candidates and then == address:
             name = candidates[0]
-            self.trail.used.setdefault(name, f"a part of it for {one.launcher.name}")
+            self.trail.used.setdefault(name, f"a part of it for {launch.launcher.name}")
             offset = address - self._arrays[name].address
             if offset == 0:
-                return self._given(name), self._slots[name]
+                return self._argument_source(name), self._slots[name]
             return self._add((_MOVED, self._slots[name], offset, b"")), self._slots[name]
         if self._fixed.setdefault(address, then) != then:
-            raise ArgumentError(self._unexplained(number, one, place, then))
+            raise ArgumentError(self._unexplained(number, launch, index, then))
         if then != address and not is_of_torch(array):
             raise ArgumentError(
-                f"{self.name}: launch {number + 1} ({one.launcher.name}) is given an array that the function makes"
+                f"{self.name}: launch {number + 1} ({launch.launcher.name}) is given an array that the function makes"
                 " anew each time and fills: make it outside of the function, or give it as an argument"
             )
         base_array = _array(array)
         if not self.work.is_shared(address):
-            self._kept.append(array)
-            self.held.setdefault(_described(base_array, address), one.launcher.name)
+            self._referenced.append(array)
+            self.held.setdefault(_described(base_array, address), launch.launcher.name)
         reach = base_array.reach if base_array is not None else (address, address + 1)
         if base_array is not None and base_array.device[0] == 1:
             allocation = allocation_of("an array", array)
             reach = (min(allocation.low, reach[0]), max(allocation.high, reach[1]))
-        self._places.append(reach)
+        self._memory_ranges.append(reach)
         return -1, reach
 
-    def _unexplained(self, number: int, one: SeenLaunch, place: int, then: object) -> str:
+    def _unexplained(self, number: int, launch: SeenLaunch, index: int, then: object) -> str:
         return (
-            f"{self.name}: argument {place + 1} of launch {number + 1} ({one.launcher.name}) is neither an argument of"
-            f" the plan nor computed from one: it was {one.slots[place]}, and {then} the second time"
+            f"{self.name}: argument {index + 1} of launch {number + 1} ({launch.launcher.name}) is neither an "
+            "argument of"
+            f" the plan nor computed from one: it was {launch.slots[index]}, and {then} the second time"
         )
 
-    def _axes(self, one: SeenLaunch, other: SeenLaunch) -> tuple[int, int, int] | None:
+    def _axes(self, launch: SeenLaunch, other: SeenLaunch) -> tuple[int, int, int] | None:
         """Returns each grid dimension's index in ``self.values``, -1 for a constant; None for the declared grid."""
-        if one.dims != other.dims:
+        if launch.dims != other.dims:
             raise ArgumentError(
-                f"{self.name}: the grid of {one.launcher.name} was {one.dims}, and {other.dims} the second time: it is"
+                f"{self.name}: the grid of {launch.launcher.name} was {launch.dims}, and {other.dims} the second "
+                "time: it is"
                 " computed from more than the arguments"
             )
         if other.grid is None:
             if all(
-                isinstance(other.arguments[grid_array], TracedArray) or one.codes[grid_array] >> 56 == _DESCRIPTOR
-                for grid_array in one.binding.grid_arrays
+                isinstance(other.arguments[grid_array], TracedArray) or launch.codes[grid_array] >> 56 == _DESCRIPTOR
+                for grid_array in launch.binding.grid_arrays
             ):
                 return None
-            self._hold(other, f"the grid of {one.launcher.name}, which reads the shape of an array that stays")
+            self._hold(other, f"the grid of {launch.launcher.name}, which reads the shape of an array that stays")
             for given in other.arguments:
-                self._use(given if isinstance(given, TracedInt) else None, f"the grid of {one.launcher.name}")
+                self._use(given if isinstance(given, TracedInt) else None, f"the grid of {launch.launcher.name}")
             return (-1, -1, -1)
         grid: object = other.grid
         given = cast("Sequence[object]", grid) if isinstance(grid, tuple | list) else (grid,)
         axes = [-1, -1, -1]
         for axis, extent in enumerate(given):
-            if isinstance(extent, TracedInt) and not one.held:
+            if isinstance(extent, TracedInt) and not launch.held:
                 axes[axis] = self._value(extent.node)
             else:
-                self._use(extent, f"the grid of {one.launcher.name}")
+                self._use(extent, f"the grid of {launch.launcher.name}")
         return (axes[0], axes[1], axes[2])
 
-    def _use(self, given: object, where: str) -> None:
-        if isinstance(given, TracedInt):
-            self.trail.note(given.node, where)
-        elif isinstance(given, TracedFloat | TracedArray):
-            self.trail.used.setdefault(given.argument, where)
+    def _use(self, value: object, where: str) -> None:
+        if isinstance(value, TracedInt):
+            self.trail.note(value.node, where)
+        elif isinstance(value, TracedFloat | TracedArray):
+            self.trail.used.setdefault(value.argument, where)
 
     def _hold(self, launch: SeenLaunch, where: str) -> None:
         for argument in launch.arguments:
@@ -484,12 +486,12 @@ class FormMaker:
             self.values.append(value)
         return self.values.index(value)
 
-    def _given(self, name: str) -> int:
+    def _argument_source(self, name: str) -> int:
         return self._add((_GIVEN, self._slots[name], 0, b""))
 
     def _value(self, node: Node) -> int:
         if isinstance(node, Argument):
-            return self._given(node.name)
+            return self._argument_source(node.name)
         try:
             return self._add((_COMPUTED, -1, 0, encode(node, self._slots).to_bytes()))
         except ExpressionError as error:
@@ -502,7 +504,7 @@ class FormMaker:
 
         return int(struct.unpack("<Q", struct.pack("<d", value))[0])
 
-    def _wanted(self, name: str, value: object) -> tuple[object, ...]:
+    def _check_of(self, name: str, value: object) -> tuple[object, ...]:
         array = self._arrays.get(name)
         if array is not None:
             is_used = name in self.trail.used
@@ -517,26 +519,26 @@ class FormMaker:
     def _regions(self) -> list[tuple[int, int]]:
         """Returns the memory of arrays that every replay uses, as address ranges; ranges that overlap are joined."""
         joined: list[tuple[int, int]] = []
-        for low, high in sorted(self._places):
+        for low, high in sorted(self._memory_ranges):
             if joined and low < joined[-1][1]:
                 joined[-1] = (joined[-1][0], max(joined[-1][1], high))
             else:
                 joined.append((low, high))
         return joined
 
-    def _memory(self, place: tuple[int, int] | int | None, regions: Sequence[tuple[int, int]]) -> int:
+    def _memory(self, position: tuple[int, int] | int | None, regions: Sequence[tuple[int, int]]) -> int:
         """Returns the number by which nodes refer to a piece of memory, so that nodes which share memory are found.
 
         Returns -1 for a parameter without memory, and for memory beyond the first ``_MOST_MEMORIES``: a launch that
         uses it waits for all others.
         """
-        if place is None:
+        if position is None:
             return -1
         names = list(self._arrays)
-        if isinstance(place, int):
-            number = names.index(list(self.arguments)[place])
+        if isinstance(position, int):
+            number = names.index(list(self.arguments)[position])
         else:
-            inside = (index for index, (low, high) in enumerate(regions) if low <= place[0] and place[1] <= high)
+            inside = (index for index, (low, high) in enumerate(regions) if low <= position[0] and position[1] <= high)
             number = len(names) + next(inside)
         return number if number < _MOST_MEMORIES else -1
 

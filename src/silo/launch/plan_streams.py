@@ -92,11 +92,11 @@ def order_of_nodes(nodes: Sequence[tuple[str, Stream]], marks: Sequence[StreamMa
     before: list[int] = []  # for each node: a bit mask of the nodes that must be done before it
     after: list[tuple[int, ...]] = []
 
-    def last_of(found: set[int]) -> tuple[int, ...]:
+    def last_of(nodes: set[int]) -> tuple[int, ...]:
         covered = 0
-        for node in found:
+        for node in nodes:
             covered |= before[node]
-        return tuple(sorted(node for node in found if not covered >> node & 1))
+        return tuple(sorted(node for node in nodes if not covered >> node & 1))
 
     waiting = list(marks)
     for number in range(len(nodes) + 1):
@@ -190,13 +190,13 @@ _patching = Mutex()
 _patched: dict[type, tuple[int, Mapping[str, Any]]] = {}
 
 
-def _following(torch: Any, own: Callable[..., Any], *, waits: bool) -> Callable[..., Any]:
+def _following(torch: Any, original: Callable[..., Any], *, waits: bool) -> Callable[..., Any]:
     def method(self: Any, stream: Any = None) -> Any:
         note = _this_thread.note
         if note is None:
-            return own(self, stream)
+            return original(self, stream)
         current_stream = torch.cuda.current_stream() if stream is None else stream
-        return own(self, current_stream) if note(self, current_stream, waits) else None
+        return original(self, current_stream) if note(self, current_stream, waits) else None
 
     return method
 

@@ -121,10 +121,10 @@ class CudaCapture:
             result, allocated, _ = self.take(call, device, stream)
         return result, allocated
 
-    def run(self, made: Any, device: int) -> None:
-        """Runs a captured graph on torch's current stream. ``made`` owns the graph."""
+    def run(self, plan: Any, device: int) -> None:
+        """Runs a captured graph on torch's current stream. ``plan`` owns the graph."""
         with self._torch.cuda.device(device):
-            made.replay()
+            plan.replay()
 
 
 # The class that captures; tests without a GPU replace it.
@@ -204,15 +204,15 @@ class TorchWork:
         if self._refused is not None:
             raise self._refused
 
-    def tensors_outside(self, places: Sequence[tuple[int, int]]) -> dict[str, str]:
+    def tensors_outside(self, memory_ranges: Sequence[tuple[int, int]]) -> dict[str, str]:
         """Describes the tensors that captured operations use and did not make, each with one of the operations.
 
-        Tensors that overlap ``places``, which are ranges of addresses, are left out.
+        Tensors that overlap ``memory_ranges``, which are ranges of addresses, are left out.
         """
         return {
             text: use
             for text, (low, high, use) in self._used.items()
-            if not any(low < last and first < high for first, last in places)
+            if not any(low < last and first < high for first, last in memory_ranges)
         }
 
     def is_shared(self, address: int) -> bool:
@@ -259,7 +259,7 @@ class TorchWork:
                 return function(*args, **kwargs)
             result, pooled = self._allocate(torch, name, function, args, kwargs)
             for tensor in _tensors(torch, result):
-                self._new(*_place(tensor), pooled=pooled)
+                self._new(*_address_range(tensor), pooled=pooled)
             return result
         self.check()
         shown = name.replace("aten::", "torch.")
@@ -384,7 +384,7 @@ class TorchWork:
             self.temporaries[low] = max(high - low, self.temporaries.get(low, 0))
 
     def _note(self, shown: str, inputs: Iterable[Any], results: Iterable[Any]) -> None:
-        places = {id(tensor): _place(tensor) for tensor in inputs}
+        places = {id(tensor): _address_range(tensor) for tensor in inputs}
         for tensor in inputs:
             low, high = places[id(tensor)]
             self.memory.append((low, high, shown))
@@ -397,7 +397,7 @@ class TorchWork:
                 self.outside.append(low)
         known_addresses = {low for low, _ in places.values()}
         for tensor in results:
-            low, high = _place(tensor)
+            low, high = _address_range(tensor)
             self.memory.append((low, high, shown))
             if low not in known_addresses:
                 self._new(low, high, pooled=True)
@@ -410,7 +410,7 @@ class TorchWork:
         raise self._refused from cause
 
 
-def _place(tensor: Any) -> tuple[int, int]:
+def _address_range(tensor: Any) -> tuple[int, int]:
     storage = tensor.untyped_storage()
     low = int(storage.data_ptr())
     return low, low + int(storage.nbytes())

@@ -242,15 +242,15 @@ class _Ratio:
     def __init__(self, above: object, below: object, trail: Trail) -> None:
         self._above, self._below, self._trail = above, below, trail
 
-    def _whole(self, kind: OpKind) -> Any:
+    def _whole_quotient(self, kind: OpKind) -> Any:
         traced = self._above if isinstance(self._above, TracedInt) else self._below
         return cast("TracedInt", traced).combine(kind, (self._above, self._below))
 
     def __ceil__(self) -> Any:
-        return self._whole(OpKind.CDIV)
+        return self._whole_quotient(OpKind.CDIV)
 
     def __floor__(self) -> Any:
-        return self._whole(OpKind.FLOORDIV)
+        return self._whole_quotient(OpKind.FLOORDIV)
 
     def __float__(self) -> float:
         for part in (self._above, self._below):
@@ -481,9 +481,9 @@ for _name in ("__neg__", "__lt__", "__le__", "__gt__", "__ge__"):
     setattr(TracedArray, _name, _of_tensor(_name))
 
 
-def _foreign(what: str, name: str) -> ArgumentError:
+def _foreign(label: str, name: str) -> ArgumentError:
     return ArgumentError(
-        f"{what} works on {name} between launches, which a plan does not record: make it a kernel, or end the plan"
+        f"{label} works on {name} between launches, which a plan does not record: make it a kernel, or end the plan"
         " before it"
     )
 

@@ -136,12 +136,12 @@ def make_launcher(
     def miss(
         facts: RawFacts,
         arguments: tuple[object, ...],
-        given: dict[str, object],
+        options: dict[str, object],
         device: tuple[int, int],
         grid: object,
     ) -> Binding:
         connect_loaded()
-        return on_miss(read_call(name, names, (facts, arguments, given, device, grid)))
+        return on_miss(read_call(name, names, (facts, arguments, options, device, grid)))
 
     # If a parameter has the name of an option (num_warps as a constexpr), a keyword of this name passes the parameter.
     free = tuple(option for option in (shipped_options() if options is None else options) if option not in names)
@@ -301,7 +301,7 @@ def _plan(
 
 def _parameter(
     kernel: str,
-    one: Parameter,
+    parameter: Parameter,
     *,
     key: Sequence[str],
     exact: Sequence[str],
@@ -310,20 +310,30 @@ def _parameter(
     counted: Sequence[str],
     compiled: bool,
 ) -> RawParameter:
-    if one.kind not in _KINDS:
-        raise SourceError(f"{kernel}: parameter {one.name} is a {one.kind.value}, which Silo does not launch yet")
-    flags = _SPECIALIZE * one.specialize | _ALIGN * one.align | _KEY * (one.name in key)
-    flags |= _OPTIONAL * (one.name in config_names) | EXACT * (one.name in exact) | _COUNTED * (one.name in counted)
-    if one.name in open_key and one.name not in (*key, *exact):
+    if parameter.kind not in _KINDS:
+        raise SourceError(
+            f"{kernel}: parameter {parameter.name} is a {parameter.kind.value}, which Silo does not launch yet"
+        )
+    flags = _SPECIALIZE * parameter.specialize | _ALIGN * parameter.align | _KEY * (parameter.name in key)
+    flags |= (
+        _OPTIONAL * (parameter.name in config_names)
+        | EXACT * (parameter.name in exact)
+        | _COUNTED * (parameter.name in counted)
+    )
+    if parameter.name in open_key and parameter.name not in (*key, *exact):
         flags |= _KEY | _OPEN_KEY
     # An effect is used if the kernel is compiled or the parameter has a dtype. In an untyped signature, the effect BOTH
     # only means that the effect is unknown.
-    values_by_name = compiled or one.dtype is not None
-    if one.kind in (ParameterKind.POINTER, ParameterKind.DESCRIPTOR) and values_by_name and one.effect.writes:
+    values_by_name = compiled or parameter.dtype is not None
+    if (
+        parameter.kind in (ParameterKind.POINTER, ParameterKind.DESCRIPTOR)
+        and values_by_name
+        and parameter.effect.writes
+    ):
         flags |= _WRITES
-    code, bits = (one.dtype.code, one.dtype.bits) if one.dtype is not None else (0, 0)
-    default = () if isinstance(one.default, NoDefault) else (one.default,)
-    return (one.name, _KINDS[one.kind], code, bits, flags, default)
+    code, bits = (parameter.dtype.code, parameter.dtype.bits) if parameter.dtype is not None else (0, 0)
+    default = () if isinstance(parameter.default, NoDefault) else (parameter.default,)
+    return (parameter.name, _KINDS[parameter.kind], code, bits, flags, default)
 
 
 # ---- Loading code into a device, or through the loader of its kind if a library runs it instead of a driver ----

@@ -131,18 +131,18 @@ def _named(name: str) -> DeviceInfo:
     )
 
 
-def _of_plugin(found: Device) -> DeviceInfo:
-    facts = found.facts()
+def _of_plugin(device: Device) -> DeviceInfo:
+    facts = device.facts()
     return DeviceInfo(
-        name=f"{found.target.kind}:{found.index}",
-        kind=found.target.kind,
-        index=found.index,
-        model=found.model.name,
-        arch=found.target.arch,
-        target=str(found.target),
+        name=f"{device.target.kind}:{device.index}",
+        kind=device.target.kind,
+        index=device.index,
+        model=device.model.name,
+        arch=device.target.arch,
+        target=str(device.target),
         sm_count=facts["sm_count"],
         reserved_sms=facts["reserved_sms"],
-        **_numbers({"memory_bytes": found.model.memory_bytes, **facts}),
+        **_numbers({"memory_bytes": device.model.memory_bytes, **facts}),
     )
 
 

@@ -44,7 +44,7 @@ def _plugins() -> Mapping[str, str]:
 
 
 @cache
-def _asked(kind: str) -> tuple[Device, ...] | _Missing:
+def _listed_devices(kind: str) -> tuple[Device, ...] | _Missing:
     """Returns the devices of one plug-in, or why it lists none. Opens drivers: called only for needed kinds."""
     location = shipped_places(DEVICES).get(kind) or _plugins().get(kind)
     if location is None:
@@ -62,7 +62,7 @@ def _asked(kind: str) -> tuple[Device, ...] | _Missing:
 
 def devices_of_kind(kind: str) -> tuple[Device, ...]:
     """Returns the devices of one kind, by index; empty if the machine has none."""
-    answer = _asked(kind)
+    answer = _listed_devices(kind)
     return () if isinstance(answer, _Missing) else answer
 
 
@@ -72,7 +72,7 @@ def all_devices() -> tuple[Device, ...]:
 
 
 def _missing() -> dict[str, _Missing]:
-    return {kind: answer for kind in _plugins() if isinstance(answer := _asked(kind), _Missing)}
+    return {kind: answer for kind in _plugins() if isinstance(answer := _listed_devices(kind), _Missing)}
 
 
 def broken_plugins() -> tuple[tuple[str, Rejected], ...]:
@@ -141,7 +141,7 @@ def resolve_target(text: str) -> Target:
         ) from error
 
 
-def device_for(kernel: str, place: tuple[int, int], serves: Callable[[Device], object]) -> Device:
+def device_for(kernel: str, device_key: tuple[int, int], serves: Callable[[Device], object]) -> Device:
     """Returns the device for a call: one that accepts the memory of its arrays, and that ``serves`` accepts.
 
     Silo's own plug-ins come first, then the others in order of their names. Only plug-ins for that memory are loaded,
@@ -150,13 +150,13 @@ def device_for(kernel: str, place: tuple[int, int], serves: Callable[[Device], o
 
     Args:
         kernel: its name, for messages.
-        place: DLPack's (device type, index) of the arrays; type 0, a call without arrays, counts as host memory.
+        device_key: DLPack's (device type, index) of the arrays; type 0, a call without arrays, counts as host memory.
         serves: whether code of the kernel for a device exists or can be made.
 
     Raises:
         DeviceError: the arrays are in memory that no device here accepts.
     """
-    memory, index = place[0] or HOST_MEMORY, place[1]
+    memory, index = device_key[0] or HOST_MEMORY, device_key[1]
     owners = _owners(memory)
     own_devices = _taking(owners, memory, index)
     for device in own_devices:
@@ -207,7 +207,7 @@ def _no_device(kernel: str, memory: int, index: int, owners: Sequence[str]) -> s
             f"device here takes (plug-ins: {', '.join(_plugins())}). Copy them to the CPU or a GPU"
         )
     kind = owners[0]
-    answer = _asked(kind)
+    answer = _listed_devices(kind)
     present = (
         answer.why.reason if isinstance(answer, _Missing) else f"there is no {kind}:{index}, only {len(answer)} of them"
     )
@@ -217,9 +217,9 @@ def _no_device(kernel: str, memory: int, index: int, owners: Sequence[str]) -> s
     )
 
 
-def require_memory(kernel: str, device: Device, place: tuple[int, int]) -> None:
+def require_memory(kernel: str, device: Device, device_key: tuple[int, int]) -> None:
     """Raises DeviceError if the device of a call does not accept the memory of the call's arrays."""
-    memory, index = place
+    memory, index = device_key
     if memory == 0 or (memory in device.memory.types and (memory == HOST_MEMORY or device.index == index)):
         return
     takes = ", ".join(memory_name(type_) for type_ in device.memory.types)

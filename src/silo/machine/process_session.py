@@ -25,7 +25,7 @@ class Session:
         self.store = store
         self._lock = Mutex()
         self._pool: WorkerPool | None = None
-        self._beside: Session | None = None
+        self._background_session: Session | None = None
 
     @property
     def pool(self) -> WorkerPool:
@@ -36,12 +36,12 @@ class Session:
             return self._pool
 
     @property
-    def beside(self) -> Session:
+    def background(self) -> Session:
         """A session with the same store and its own workers: one fewer, and only on CPUs that are otherwise idle."""
         with self._lock:
-            if self._beside is None:
-                self._beside = _SessionBeside(self.settings, self.store)
-            return self._beside
+            if self._background_session is None:
+                self._background_session = _BackgroundSession(self.settings, self.store)
+            return self._background_session
 
     def reach_remote(self) -> None:
         """Starts connecting to the remote store in the background, if one is set."""
@@ -57,7 +57,7 @@ class Session:
         return pool
 
 
-class _SessionBeside(Session):
+class _BackgroundSession(Session):
     def _started(self) -> WorkerPool:
         from silo.compile.pool import WorkerPool  # noqa: PLC0415  # see above
 

@@ -36,19 +36,19 @@ class PlaceKind(Enum):
     BUNDLE = "a bundle"
 
 
-def kind_of(place: Path) -> PlaceKind:
+def kind_of(path: Path) -> PlaceKind:
     """Returns the kind of a path: a file by its ending, a module by its dotted name, else a bundle or existing file.
 
     >>> kind_of(Path("kernels.py")), kind_of(Path("pkg.kernels")), kind_of(Path("pkg.silo"))
     (<PlaceKind.FILE: 'a Python file'>, <PlaceKind.MODULE: 'a module'>, <PlaceKind.BUNDLE: 'a bundle'>)
     """
-    if place.suffix == ".py":
+    if path.suffix == ".py":
         return PlaceKind.FILE
-    dotted = all(part.isidentifier() for part in str(place).split("."))
-    return PlaceKind.MODULE if dotted and place.suffix != ".silo" and not place.is_file() else PlaceKind.BUNDLE
+    dotted = all(part.isidentifier() for part in str(path).split("."))
+    return PlaceKind.MODULE if dotted and path.suffix != ".silo" and not path.is_file() else PlaceKind.BUNDLE
 
 
-def load_module(place: Path) -> ModuleType:
+def load_module(file: Path) -> ModuleType:
     """Runs a Python file, or imports a module by its dotted name; either way once in this process.
 
     A file in a package is imported under its dotted name with the package's root on the path, so relative imports work;
@@ -59,26 +59,26 @@ def load_module(place: Path) -> ModuleType:
     Raises:
         SourceError: the file or module does not exist, or its code fails.
     """
-    kind = kind_of(place)
+    kind = kind_of(file)
     if kind is PlaceKind.MODULE:
-        return _imported(str(place), working_folder(place), place)
+        return _imported(str(file), working_folder(file), file)
     if kind is PlaceKind.BUNDLE:
-        if place.is_dir():
-            raise SourceError(f"{place} is a folder; name a file or a module in it")
+        if file.is_dir():
+            raise SourceError(f"{file} is a folder; name a file or a module in it")
         raise SourceError(
-            f"{place} is no Python file (NAME.py) and no module (a dotted name such as pkg.kernels), from which "
+            f"{file} is no Python file (NAME.py) and no module (a dotted name such as pkg.kernels), from which "
             "kernels are read; silo merge joins bundles, silo tune K.silo refines one"
         )
-    if not place.is_file():
-        raise SourceError(f"{place}: no such file" + ("" if place.is_absolute() else f" in {working_folder(place)}"))
-    path = place.resolve()
+    if not file.is_file():
+        raise SourceError(f"{file}: no such file" + ("" if file.is_absolute() else f" in {working_folder(file)}"))
+    path = file.resolve()
     home = _home_of(path)
     if home is None:
-        return _run(path, place)
-    module = _imported(home.name, home.root, place)
+        return _run(path, file)
+    module = _imported(home.name, home.root, file)
     if module.__file__ is None or Path(module.__file__).resolve() != path:
         raise SourceError(
-            f"{place} is {home.name} to Python, and another module of that name is found first: {module.__file__}"
+            f"{file} is {home.name} to Python, and another module of that name is found first: {module.__file__}"
         )
     return module
 
@@ -122,7 +122,7 @@ def _imports_relatively(path: Path) -> bool:
     return any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))
 
 
-def _run(path: Path, place: Path) -> ModuleType:
+def _run(path: Path, file: Path) -> ModuleType:
     """Runs a file outside of packages, under a name that no other module has."""
     name = f"silo_kernels_{path.stem}"
     count = 1
@@ -136,7 +136,7 @@ def _run(path: Path, place: Path) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    with _blamed(place, path, name), _first(path.parent), seldom_collected():
+    with _blamed(file, path, name), _first(path.parent), seldom_collected():
         try:
             spec.loader.exec_module(module)
         except BaseException:
@@ -145,10 +145,10 @@ def _run(path: Path, place: Path) -> ModuleType:
     return module
 
 
-def _imported(name: str, root: Path, place: Path) -> ModuleType:
+def _imported(name: str, root: Path, path: Path) -> ModuleType:
     with _first(root):
         importlib.invalidate_caches()  # the file may be newer than Python's cached listing of its folder
-        with _blamed(place, root / Path(*name.split(".")), name), seldom_collected():
+        with _blamed(path, root / Path(*name.split(".")), name), seldom_collected():
             return importlib.import_module(name)
 
 
@@ -166,7 +166,7 @@ def _first(folder: Path) -> Generator[None]:
 
 
 @contextmanager
-def _blamed(place: Path, path: Path, name: str) -> Generator[None]:
+def _blamed(file: Path, path: Path, name: str) -> Generator[None]:
     """Turns errors of the module's code into errors about the file or module named on the command line."""
     try:
         yield
@@ -177,9 +177,9 @@ def _blamed(place: Path, path: Path, name: str) -> Generator[None]:
                 f"there is no module {missing!r} in {working_folder(missing)} nor where Python looks for modules; go "
                 "to the folder that holds it, or install it. A file's name ends in .py, a bundle's in .silo"
             ) from error
-        raise SourceError(f"{place} cannot be imported: {error}; {_advice(missing)}") from error
+        raise SourceError(f"{file} cannot be imported: {error}; {_advice(missing)}") from error
     except ImportError as error:
-        raise SourceError(f"{place} cannot be imported: {error}") from error
+        raise SourceError(f"{file} cannot be imported: {error}") from error
     except SiloError:
         raise
     except SystemExit as error:

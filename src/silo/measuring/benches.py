@@ -26,7 +26,7 @@ from silo.machine.process_session import session
 from silo.measuring.device_energy import energy_of
 from silo.measuring.measuring_process import ArgumentCopy, MeasuredCandidate, MeasuringProcess
 from silo.measuring.sent_calls import describable, shared_limit
-from silo.tuner.measure import Beside, Contender, MeasurePolicy, Timing, interleave, measure
+from silo.tuner.measure import Contender, MeasurePolicy, PairedReference, Timing, interleave, measure
 from silo.tuner.statistics import ReferenceConfig
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class LocalBench:
         other = None
         if beside is not None:
             reference = beside.reference
-            other = Beside(self._contender(reference.config, beside.artifact), reference.time_ns)
+            other = PairedReference(self._contender(reference.config, beside.artifact), reference.time_ns)
         with without_hooks():
             contender = self._contender(config, artifact)
             return measure(contender, self._timer, self._policy, best_ns=best_ns, beside=other)
@@ -215,7 +215,7 @@ class ConfinedBench:
         *,
         yields: bool = False,
     ) -> None:
-        self._made: MeasuringProcess | None = None
+        self._started_process: MeasuringProcess | None = None
         self._make = lambda: MeasuringProcess(device, arguments, limit_s, yields=yields)
         self._copy = arguments
         self._held = False
@@ -225,9 +225,9 @@ class ConfinedBench:
 
     @property
     def _process(self) -> MeasuringProcess:
-        if self._made is None:
-            self._made = self._make()
-        return self._made
+        if self._started_process is None:
+            self._started_process = self._make()
+        return self._started_process
 
     def hold(self) -> None:
         """Copies the arguments now, so that the caller may change them. The copy is kept until this bench is closed."""
@@ -268,13 +268,13 @@ class ConfinedBench:
 
     def interrupt(self) -> None:
         """See :class:`Bench`."""
-        if self._made is not None:
-            self._made.interrupt()
+        if self._started_process is not None:
+            self._started_process.interrupt()
 
     def close(self) -> None:
         """Ends the process, and releases the copy of the arguments."""
-        if self._made is not None:
-            self._made.close()
+        if self._started_process is not None:
+            self._started_process.close()
         if self._held:
             self._held = False
             self._copy.give_back()
@@ -346,18 +346,18 @@ def _described(descriptor: Any) -> ArrayExtent:  # noqa: ANN401  # any class of 
 
 def grid_at(
     declared: tuple[Node, ...] | None,
-    given: object,
+    given_grid: object,
     arguments: Mapping[str, object],
     config: Mapping[str, Value],
     facts: Mapping[str, int],
 ) -> tuple[int, ...]:
-    """Returns the grid of a call: ``given`` (integers, or a function of arguments and config) or the declared grid.
+    """Returns the grid of a call: ``given_grid`` (integers or a function of arguments and config) or the declared one.
 
     Raises:
         ArgumentError: there is neither, or the value is not a grid.
         ExpressionError: the declared grid cannot be evaluated for these arguments.
     """
-    if given is None:
+    if given_grid is None:
         if declared is None:
             raise ArgumentError("the call gives no grid and the kernel declares none")
         extents = {name: extent_of(value) for name, value in arguments.items() if is_array(value)}
@@ -372,7 +372,7 @@ def grid_at(
             facts=facts,
         )
         return tuple(evaluate(axis, bindings) for axis in declared)
-    raw_grid: Any = given({**config, **arguments}) if callable(given) else given
+    raw_grid: Any = given_grid({**config, **arguments}) if callable(given_grid) else given_grid
     axes = cast("Sequence[Any]", raw_grid) if isinstance(raw_grid, tuple | list) else (raw_grid,)
     try:
         grid = tuple(operator.index(axis) for axis in axes)

@@ -120,14 +120,14 @@ def earlier_studies(study: Study, records: RecordStore, reach: ReachableConfigs)
     return tuple(studies)
 
 
-def carried_before(trials: Iterable[Trial], known: Iterable[Trial]) -> dict[str, str]:
+def carried_before(trials: Iterable[Trial], earlier_trials: Iterable[Trial]) -> dict[str, str]:
     """Finds the earlier compiler's artifacts in ``trials`` whose trials were carried over before. Pure.
 
-    ``known`` are the trials of today's study, which include the carried ones. Returns the key of each such artifact
-    with the key of today's artifact.
+    ``earlier_trials`` are the trials of today's study, which include the carried ones. Returns the key of each such
+    artifact with the key of today's artifact.
     """
     today: dict[bytes, list[Trial]] = {}
-    for trial in known:
+    for trial in earlier_trials:
         today.setdefault(trial.config.order_key, []).append(trial)
     return {
         trial.artifact: earlier_trial.artifact

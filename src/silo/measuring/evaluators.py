@@ -112,7 +112,7 @@ class Findings:
             with self._lock:
                 self._best_ns = best_ns if self._best_ns is None else min(self._best_ns, best_ns)
 
-    def take(self, code: str, found: Measured) -> None:
+    def take(self, code: str, measured: Measured) -> None:
         """Adds a measurement of ``code`` that was made elsewhere (by an agent).
 
         A measurement of the same code that this process has made, or is making, takes precedence.
@@ -120,18 +120,18 @@ class Findings:
         with self._lock:
             if code not in self._codes:
                 self._codes[code] = Future()
-                self._codes[code].set_result(found)
+                self._codes[code].set_result(measured)
 
-    def settle(self, code: str, found: Measured | None) -> None:
+    def settle(self, code: str, measured: Measured | None) -> None:
         """Ends a claim with its measurement, or with None, after which the next caller of ``claim`` must measure."""
         with self._lock:
             cell = self._codes[code]
-            if found is None:
+            if measured is None:
                 del self._codes[code]
             else:
-                counts = found.counts_ns
+                counts = measured.counts_ns
                 self._best_ns = counts if self._best_ns is None else min(self._best_ns, counts)
-        cell.set_result(found)
+        cell.set_result(measured)
 
 
 # ---- Evaluators with real compilers and devices ----
@@ -178,7 +178,7 @@ class CompiledArtifacts:
     variant_of: Callable[[Config], Variant]
     _lock: Mutex = field(default_factory=Mutex)
     _pending: dict[bytes, Pending | SiloError] = field(default_factory=dict[bytes, "Pending | SiloError"])
-    _found: dict[bytes, CompiledCandidate] = field(default_factory=dict[bytes, CompiledCandidate])
+    _candidates: dict[bytes, CompiledCandidate] = field(default_factory=dict[bytes, CompiledCandidate])
 
     def expect(self, configs: Sequence[Config]) -> None:
         """Starts the compile workers. An error of a config is raised when the config is used."""
@@ -205,7 +205,7 @@ class CompiledArtifacts:
 
     def get(self, config: Config) -> CompiledCandidate:
         """See :class:`CandidateArtifacts`."""
-        candidate = self._found.get(config.order_key)
+        candidate = self._candidates.get(config.order_key)
         if candidate is not None:
             return candidate
         begin = time.monotonic_ns()
@@ -219,14 +219,14 @@ class CompiledArtifacts:
             artifact = self.compilation.finish(pending)
         compile_ns = time.monotonic_ns() - begin if pending.fresh else 0
         candidate = CompiledCandidate(artifact, pending.asked.artifact_key(pending.compiler), compile_ns)
-        self._found[config.order_key] = candidate
+        self._candidates[config.order_key] = candidate
         return candidate
 
     def forget(self, config: Config) -> None:
         """See :class:`CandidateArtifacts`."""
         with self._lock:
             pending = self._pending.pop(config.order_key, None)
-            self._found.pop(config.order_key, None)
+            self._candidates.pop(config.order_key, None)
             if isinstance(pending, Pending):
                 self.compilation.forget(pending)
 
@@ -303,9 +303,11 @@ class BenchEvaluator:
         Measuring takes turns with the reference, which is by default the first config. Code that the store has lost is
         compiled again.
         """
-        return self._with_code([config, *self._beside(reference)], lambda: self._evaluated(config, reference))
+        return self._with_code(
+            [config, *self._reference_configs(reference)], lambda: self._evaluated(config, reference)
+        )
 
-    def _beside(self, reference: ReferenceConfig | None) -> list[Config]:
+    def _reference_configs(self, reference: ReferenceConfig | None) -> list[Config]:
         reference = reference or self._findings.known_reference
         return [] if reference is None else [reference.config]
 
@@ -350,11 +352,13 @@ class BenchEvaluator:
             metrics=known_measurement.metrics,
         )
 
-    def _more(self, config: Config, artifact: Artifact, taken: Measured) -> tuple[tuple[str, tuple[float, ...]], ...]:
+    def _more(
+        self, config: Config, artifact: Artifact, measured: Measured
+    ) -> tuple[tuple[str, tuple[float, ...]], ...]:
         """Measures the samples of the metrics besides time."""
         return self._metrics.taken(
-            taken.samples,
-            lambda: self._bench.energy(config, artifact, median(taken.samples)),
+            measured.samples,
+            lambda: self._bench.energy(config, artifact, median(measured.samples)),
             lambda: self._results(config),
             config,
         )
@@ -410,13 +414,13 @@ class BenchEvaluator:
     def _compared(self, config: Config) -> ResultComparison:
         return self._base.check(config) if self._check is None else self._check(self._results(config))
 
-    def _wrong(self, config: Config, found: CompiledCandidate, comparison: ResultComparison) -> Trial:
+    def _wrong(self, config: Config, candidate: CompiledCandidate, comparison: ResultComparison) -> Trial:
         return self._study.trial(
             config,
             Status.WRONG,
             message=comparison.message,
-            compile_ns=found.compile_ns,
-            artifact=found.key,
+            compile_ns=candidate.compile_ns,
+            artifact=candidate.key,
             max_error=comparison.max_error,
         )
 

@@ -64,7 +64,7 @@ class _Launches:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._place = place_of(device).name
+        self._device_name = place_of(device).name
         self._timer = device.timer()
         if isinstance(self._timer, WatchfulTimer):
             self._timer.settle()
@@ -82,7 +82,9 @@ class _Launches:
 
     def _launched(self, header: Mapping[str, Any], blobs: list[bytes]) -> bytes:
         rows = header["arrays"]
-        arrays = [_Array(content, int(row["offset"]), self._place) for row, content in zip(rows, blobs, strict=False)]
+        arrays = [
+            _Array(content, int(row["offset"]), self._device_name) for row, content in zip(rows, blobs, strict=False)
+        ]
         codes = blobs[len(rows) :]
         runs: list[Mapping[str, Any]] = header["runs"]
         calls = [self._call(run, header["codes"][run["code"]], codes, arrays) for run in runs]
@@ -146,11 +148,11 @@ class _Launches:
         return lambda: call(**arguments)
 
 
-def _value(given: Any, arrays: Sequence[_Array]) -> float:  # noqa: ANN401  # a value of a request in JSON
+def _value(description: Any, arrays: Sequence[_Array]) -> float:  # noqa: ANN401  # a value of a request in JSON
     """Returns the value to pass for an argument: its number, or an address in an array."""
-    if not isinstance(given, dict):
-        return given
-    reference = cast("Mapping[str, int]", given)
+    if not isinstance(description, dict):
+        return description
+    reference = cast("Mapping[str, int]", description)
     return arrays[reference["array"]].address + reference.get("at", 0)
 
 

@@ -146,7 +146,7 @@ class MeasuringProcess:
             LaunchError: the driver refused, the device faulted, or the process died.
             LaunchTimeoutError: the run did not end in time.
         """
-        reply = self._ask(candidate, {"do": "run"}, self._limit_s)
+        reply = self._answer(candidate, {"do": "run"}, self._limit_s)
         written = set(reply["written"])
         return {name: self._results.returned(name) if name in written else self._shared.given(name) for name in names}
 
@@ -163,7 +163,7 @@ class MeasuringProcess:
         request: dict[str, object] = {"do": "measure", "best_ns": best_ns, "reference": None}
         if beside is not None and self._loads(beside[0]):
             request |= {"reference": beside[0].key, "reference_ns": beside[1]}
-        reply = self._ask(candidate, request, 10 * self._limit_s)
+        reply = self._answer(candidate, request, 10 * self._limit_s)
         return Timing(*(tuple(map(int, reply[name])) for name in ("samples", "reference")))
 
     def _loads(self, reference: MeasuredCandidate) -> bool:
@@ -191,10 +191,10 @@ class MeasuringProcess:
 
         Raises the errors of :meth:`results`.
         """
-        reply = self._ask(candidate, {"do": "energy", "once_ns": once_ns}, 10 * self._limit_s)
+        reply = self._answer(candidate, {"do": "energy", "once_ns": once_ns}, 10 * self._limit_s)
         return tuple(float.fromhex(text) for text in reply["energy"])
 
-    def _ask(self, candidate: MeasuredCandidate, request: dict[str, object], limit_s: float) -> dict[str, Any]:
+    def _answer(self, candidate: MeasuredCandidate, request: dict[str, object], limit_s: float) -> dict[str, Any]:
         others = self._loaded - {candidate.key}
         try:
             return self._ask_once(candidate, request, limit_s)
@@ -266,22 +266,22 @@ class MeasuringProcess:
         """Returns the error for a failure that no config caused, and that every config would meet."""
         return TuneError(f"the measuring process on {self._device} cannot be used: {error}")
 
-    def _exchange(self, request: bytes, limit_s: float, what: str, *, fatal: bool = True) -> dict[str, Any]:
+    def _exchange(self, request: bytes, limit_s: float, label: str, *, fatal: bool = True) -> dict[str, Any]:
         """Sends a request and returns the reply. If the reply is an error and ``fatal``, the process is stopped."""
-        return self._reply(lambda process: process.exchange(request, limit_s), limit_s, what, fatal=fatal)
+        return self._reply(lambda process: process.exchange(request, limit_s), limit_s, label, fatal=fatal)
 
     def _reply(
-        self, step: Callable[[WorkerProcess], Message | None], limit_s: float, what: str, *, fatal: bool = True
+        self, step: Callable[[WorkerProcess], Message | None], limit_s: float, label: str, *, fatal: bool = True
     ) -> dict[str, Any]:
         assert self._process is not None
         try:
             message = step(self._process)
         except WorkerHungError:
             self._stop()
-            raise LaunchTimeoutError(f"{what} did not end within {limit_s:g} s and was stopped") from None
+            raise LaunchTimeoutError(f"{label} did not end within {limit_s:g} s and was stopped") from None
         except WorkerDiedError:
             how = self._stop(died=True)
-            raise LaunchError(f"{what} ended the process it ran in: {how}") from None
+            raise LaunchError(f"{label} ended the process it ran in: {how}") from None
         # After Ctrl-C the process still has to send its answer, which the next request would read as its own. So stop
         # it.
         except BaseException:

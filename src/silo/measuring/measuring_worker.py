@@ -32,7 +32,7 @@ from silo.launch.runtime import bind, make_launcher
 from silo.machine.device_plugins import device_named
 from silo.measuring.device_energy import energy_of
 from silo.measuring.sent_calls import ADDRESS_MODULUS, ArraySlot, read_arguments, read_descriptors, received_consent
-from silo.tuner.measure import Beside, Contender, MeasurePolicy, copy_fits, interleave, measure
+from silo.tuner.measure import Contender, MeasurePolicy, PairedReference, copy_fits, interleave, measure
 
 __all__ = ["main"]
 
@@ -40,9 +40,9 @@ __all__ = ["main"]
 class _Array:
     """The memory of one argument on the device, and the argument's original content."""
 
-    def __init__(self, slot: ArraySlot, given: memoryview, results: memoryview, device: str) -> None:
+    def __init__(self, slot: ArraySlot, inputs: memoryview, results: memoryview, device: str) -> None:
         self._slot = slot
-        self._arguments, self._results = given, results
+        self._arguments, self._results = inputs, results
         self._device = device
         self._memory = Buffer(slot.size + 2 * ADDRESS_MODULUS, "uint8", device)
         base = self._memory.data_ptr()
@@ -50,7 +50,7 @@ class _Array:
         # This process's own copy of the original content: on the device, or a view of page-locked memory. None: the
         # content is read from the shared memory.
         self._pristine: Buffer | memoryview | None = None
-        self._kept = False
+        self._is_saved = False
         self._memory.copy_from(self._given, at=self._first)
         self.address = base + self._first + slot.low
 
@@ -64,9 +64,9 @@ class _Array:
         ``free`` is the number of unused bytes on the device, None if unknown. If they do not suffice, returns a note
         about the memory that is used instead; else "".
         """
-        if self._kept:
+        if self._is_saved:
             return ""
-        self._kept = True
+        self._is_saved = True
         size = self._slot.size
         fits = copy_fits(size, free)
         if fits:
@@ -101,15 +101,15 @@ class _Candidate:
 class _Bench:
     """The arguments and the candidates of one tuning session."""
 
-    def __init__(self, device: Device, given: memoryview, results: memoryview) -> None:
+    def __init__(self, device: Device, inputs: memoryview, results: memoryview) -> None:
         self._device = device
-        self._place = place_of(device).name
-        self._given, self._results = given, results
+        self._device_name = place_of(device).name
+        self._given, self._results = inputs, results
         self._timer = device.timer()
         if isinstance(self._timer, WatchfulTimer):
             self._timer.settle()
         self._arrays: list[_Array] = []
-        self._places: Mapping[str, int] = {}
+        self._argument_slots: Mapping[str, int] = {}
         self._values: Mapping[str, object] = {}
         self._descriptors: Mapping[str, TensorDescriptor] = {}
         self._candidates: dict[str, _Candidate] = {}
@@ -128,9 +128,11 @@ class _Bench:
         return encode({"outcome": "done", **(reply or {})})
 
     def _do_arguments(self, header: Mapping[str, Any], _: Sequence[bytes]) -> None:
-        slots, self._places, self._values = read_arguments(header["arguments"])
-        self._arrays = [_Array(slot, self._given, self._results, self._place) for slot in slots]
-        self._descriptors = read_descriptors(header["arguments"], lambda name: self._arrays[self._places[name]].address)
+        slots, self._argument_slots, self._values = read_arguments(header["arguments"])
+        self._arrays = [_Array(slot, self._given, self._results, self._device_name) for slot in slots]
+        self._descriptors = read_descriptors(
+            header["arguments"], lambda name: self._arrays[self._argument_slots[name]].address
+        )
 
     def _do_load(self, header: Mapping[str, Any], blobs: Sequence[bytes]) -> dict[str, object]:
         variant, launch = Variant.from_json(header["variant"]), LaunchInfo.from_json(header["launch"])
@@ -151,15 +153,17 @@ class _Bench:
         constants = [p.name for p in signature.parameters if p.kind is ParameterKind.CONSTEXPR]
         launcher = make_launcher(variant.kernel, signature, on_miss=lambda _: binding, config_names=constants)
         arguments: dict[str, object] = {
-            name: self._arrays[self._places[name]].address if name in self._places else self._values[name]
+            name: self._arrays[self._argument_slots[name]].address
+            if name in self._argument_slots
+            else self._values[name]
             for name in signature.names
-            if name not in constants and (name in self._places or name in self._values)
+            if name not in constants and (name in self._argument_slots or name in self._values)
         }
         arguments |= self._descriptors
         call = launcher[tuple(header["grid"])]
-        pointers = [p for p in signature.parameters if p.name in self._places and p.name not in constants]
-        writes = frozenset(self._places[p.name] for p in pointers if p.effect.writes)
-        updates = frozenset(self._places[p.name] for p in pointers if p.effect.writes and p.effect.reads)
+        pointers = [p for p in signature.parameters if p.name in self._argument_slots and p.name not in constants]
+        writes = frozenset(self._argument_slots[p.name] for p in pointers if p.effect.writes)
+        updates = frozenset(self._argument_slots[p.name] for p in pointers if p.effect.writes and p.effect.reads)
         notes = [self._arrays[number].keep(self._device.free_memory()) for number in writes]
         self._candidates[header["key"]] = _Candidate(lambda: call(**arguments), writes, updates)
         return {"notes": [note for note in notes if note]}
@@ -172,7 +176,7 @@ class _Bench:
         self._device.synchronize()
         for number in candidate.writes:
             self._arrays[number].give_back()
-        names = [name for name, number in self._places.items() if number in candidate.writes]
+        names = [name for name, number in self._argument_slots.items() if number in candidate.writes]
         return {"written": names}
 
     def _do_measure(self, header: Mapping[str, Any], _: Sequence[bytes]) -> dict[str, object]:
@@ -183,7 +187,7 @@ class _Bench:
         if header["reference"] is not None:
             reference = self._candidates[header["reference"]]
             self._dirty |= reference.writes
-            beside = Beside(self._contender(reference), header["reference_ns"])
+            beside = PairedReference(self._contender(reference), header["reference_ns"])
         timing = measure(
             self._contender(candidate),
             self._timer,

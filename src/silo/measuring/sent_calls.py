@@ -129,7 +129,7 @@ class SharedArguments:
             self._numbers[name] = position
         self._shared = _SharedMemory(max(at, 1))
         self._arrays = arrays  # dropped once they are copied
-        self._given: dict[str, NDArray[Any]] = {}
+        self._contents: dict[str, NDArray[Any]] = {}
         self._lock = Mutex()  # guards copying, and adding to _given
 
     def fill(self) -> None:
@@ -162,11 +162,11 @@ class SharedArguments:
     def given(self, name: str) -> NDArray[Any]:
         """Returns the original content of an array, always as the same read-only object. Any thread may call it."""
         with self._lock:
-            if name not in self._given:
+            if name not in self._contents:
                 array = self.array_in(self._shared, name)
                 array.flags.writeable = False
-                self._given[name] = array
-            return self._given[name]
+                self._contents[name] = array
+            return self._contents[name]
 
     def array_in(self, memory: _SharedMemory, name: str) -> NDArray[Any]:
         """Returns an array in another shared memory, which has the same layout as this object's own."""
@@ -301,13 +301,13 @@ def consent_to_json(code: VouchedCode) -> dict[str, Any] | None:
 
 
 def received_consent(
-    given: Mapping[str, Any] | None, kind: str, variant: Variant, launch: LaunchInfo, blob: bytes, who: str
+    data: Mapping[str, Any] | None, kind: str, variant: Variant, launch: LaunchInfo, blob: bytes, sender: str
 ) -> Consent | None:
-    """Returns the consent that the requesting process ``who`` sent; None if it sent none.
+    """Returns the consent that the requesting process ``sender`` sent; None if it sent none.
 
     Raises TrustError if the consent is for other code than arrived.
     """
-    if given is None:
+    if data is None:
         return None
     code = HostCode(
         blob=hashlib.sha256(blob).hexdigest(),
@@ -315,7 +315,7 @@ def received_consent(
         launch=launch,
         signature=variant.signature,
         specialization=variant.specialization,
-        text=given["text"],
-        calls=given["calls"],
+        text=data["text"],
+        calls=data["calls"],
     )
-    return consent_to_confirmed(code, given["digest"], who)
+    return consent_to_confirmed(code, data["digest"], sender)

@@ -196,14 +196,14 @@ def _cover(cover: Coverage) -> dict[str, Any]:
     return {"kernel": cover.kernel, "devices": cover.devices, "rows": rows, "covered": cover.covered}
 
 
-def _spread(one: Spread) -> dict[str, Any]:
+def _spread(spread: Spread) -> dict[str, Any]:
     return {
-        "kernel": one.kernel,
-        "sizes": one.sizes or "any",
-        "distinct": one.distinct,
-        "winners": one.winners,
-        "together": one.together,
-        "regret": "" if one.regret is None else f"{one.regret:.2f}",
+        "kernel": spread.kernel,
+        "sizes": spread.sizes or "any",
+        "distinct": spread.distinct,
+        "winners": spread.winners,
+        "together": spread.together,
+        "regret": "" if spread.regret is None else f"{spread.regret:.2f}",
     }
 
 

@@ -108,18 +108,18 @@ class OtherSizes:
         return cls(f"{study.device.name} \u00b7 {study.target}", learnt.text, rows)
 
 
-def study_report(kept: KeptStudy, ceilings: Ceilings | None, objective: Objective = TIME) -> StudyReport:
+def study_report(entry: KeptStudy, ceilings: Ceilings | None, objective: Objective = TIME) -> StudyReport:
     """Returns the numbers of one study.
 
     If the default config is unknown, the config that was tried first replaces it.
     """
-    winner = choose_winner(kept.trials, objective)
-    default = kept.default or kept.trials[0].config
-    comparison = compare(kept.trials, winner, default, kept.study.key) if winner else None
+    winner = choose_winner(entry.trials, objective)
+    default = entry.default or entry.trials[0].config
+    comparison = compare(entry.trials, winner, default, entry.study.key) if winner else None
     light = None
-    if kept.work is not None and ceilings is not None:
-        light = speed_of_light(kept.work, ceilings, dot_dtype(kept.study.signature))
-    return StudyReport(kept, winner, default, comparison, light)
+    if entry.work is not None and ceilings is not None:
+        light = speed_of_light(entry.work, ceilings, dot_dtype(entry.study.signature))
+    return StudyReport(entry, winner, default, comparison, light)
 
 
 def kernel_page(kernel: str, origin: str, studies: Sequence[StudyReport], others: Sequence[OtherSizes] = ()) -> str:

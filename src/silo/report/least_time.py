@@ -16,10 +16,10 @@ __all__ = ["Ceilings", "SpeedOfLight", "dot_dtype", "speed_of_light"]
 CEILINGS_SCHEMA = "ceilings/1"
 
 
-def _read_copies(data: JSON, what: str) -> tuple[tuple[int, int], ...]:
-    pairs = [NATURALS.read(pair, what) for pair in read_list(data, what)]
+def _read_copies(data: JSON, label: str) -> tuple[tuple[int, int], ...]:
+    pairs = [NATURALS.read(pair, label) for pair in read_list(data, label)]
     if any(len(pair) != 2 for pair in pairs):
-        raise malformed(what, data)
+        raise malformed(label, data)
     return tuple(sorted((size, rate) for size, rate in pairs))
 
 

@@ -242,7 +242,7 @@ def _manifest(
     return canonical_json(data | ({} if subject is None else {"subject": subject.to_json()}))
 
 
-def _layers(data: bytes, what: str, kind: str) -> tuple[list[Descriptor], dict[str, str]]:
+def _layers(data: bytes, label: str, kind: str) -> tuple[list[Descriptor], dict[str, str]]:
     """Parses the manifest of an artifact of type ``kind``; returns its layers and its annotations."""
     reason = f"no artifact of type {kind}"
     try:
@@ -261,7 +261,7 @@ def _layers(data: bytes, what: str, kind: str) -> tuple[list[Descriptor], dict[s
                 pass
     except ValueError as error:
         reason = str(error)
-    raise RegistryError(f"{what} is not a bundle that silo push made: {reason}")
+    raise RegistryError(f"{label} is not a bundle that silo push made: {reason}")
 
 
 def _serves(layer: Descriptor, wanted: Sequence[Target]) -> bool:

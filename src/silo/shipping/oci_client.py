@@ -174,7 +174,7 @@ class Registry:
         Raises RegistryError, after bytes were written, unless they have the size and the SHA-256 of the descriptor.
         """
         hasher, size = hashlib.sha256(), 0
-        with self._asked("GET", f"blobs/{blob.digest}", (200,), most=blob.size) as reply:
+        with self._reply("GET", f"blobs/{blob.digest}", (200,), most=blob.size) as reply:
             for piece in reply.pieces():
                 size += len(piece)
                 hasher.update(piece)
@@ -186,17 +186,17 @@ class Registry:
 
     def put_blob(self, blob: Descriptor, body: Body) -> bool:
         """Uploads a blob that the repository lacks; returns whether it was uploaded."""
-        with self._asked("HEAD", f"blobs/{blob.digest}", (200, 404)) as reply:
+        with self._reply("HEAD", f"blobs/{blob.digest}", (200, 404)) as reply:
             if reply.status == 200:
                 return False
-        with self._asked("POST", "blobs/uploads/", (202,), headers={"Content-Length": "0"}) as begun:
+        with self._reply("POST", "blobs/uploads/", (202,), headers={"Content-Length": "0"}) as begun:
             location = begun.header("Location")
         if not location:
             raise self._error("takes an upload and does not say where")
         url = self._http.joined(self._http.base, location)
         url += ("&" if urlsplit(url).query else "?") + urlencode({"digest": blob.digest})
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(blob.size)}
-        with self._asked("PUT", url, (201, 204), body=body, headers=headers):
+        with self._reply("PUT", url, (201, 204), body=body, headers=headers):
             return True
 
     def put_manifest(self, name: str, media_type: str, data: bytes) -> bool:
@@ -205,20 +205,20 @@ class Registry:
         Returns whether the registry lists it among the manifests that refer to its subject.
         """
         headers = {"Content-Type": media_type, "Content-Length": str(len(data))}
-        with self._asked("PUT", f"manifests/{name}", (201, 202), body=data, headers=headers) as reply:
+        with self._reply("PUT", f"manifests/{name}", (201, 202), body=data, headers=headers) as reply:
             return bool(reply.header("OCI-Subject"))
 
     # ---- requests ----
 
     def _document(self, path: str, headers: Mapping[str, str]) -> bytes | None:
-        with self._asked("GET", path, (200, 404), headers=headers, most=_MAX_DOCUMENT_BYTES) as reply:
+        with self._reply("GET", path, (200, 404), headers=headers, most=_MAX_DOCUMENT_BYTES) as reply:
             return None if reply.status == 404 else reply.body()
 
     @contextmanager
-    def _asked(
+    def _reply(
         self,
         method: str,
-        place: str,
+        path: str,
         expected: tuple[int, ...],
         *,
         body: Body | None = None,
@@ -229,9 +229,9 @@ class Registry:
 
         Raises RegistryError if the status of the reply is not among the expected ones.
         """
-        with self._http.request(method, place, _limits(most), body, headers) as reply:
+        with self._http.request(method, path, _limits(most), body, headers) as reply:
             if reply.status not in expected:
-                raise self._refused(method, self._http.url(place), reply.status)
+                raise self._refused(method, self._http.url(path), reply.status)
             yield reply
 
     def _authorized(self, challenge: str) -> str:
@@ -259,11 +259,11 @@ class Registry:
             case _:
                 raise self._error("gives no token for this: docker login, or --login FILE")
 
-    def _parsed(self, data: bytes, what: str) -> JSON:
+    def _parsed(self, data: bytes, label: str) -> JSON:
         try:
             return parse_json(data)
         except ValueError as error:
-            raise self._error(f"sent a {what} that is no JSON: {error}") from None
+            raise self._error(f"sent a {label} that is no JSON: {error}") from None
 
     def _descriptor(self, data: JSON) -> Descriptor:
         try:

@@ -159,9 +159,9 @@ def _cut(bundle: Bundle, targets: Sequence[Target], output: Path, key: SecretKey
     )
 
 
-def _write(output: Path, made: Slice, bundles: Sequence[Bundle]) -> Written:
+def _write(output: Path, contents: Slice, bundles: Sequence[Bundle]) -> Written:
     """Writes a bundle, and copies its blobs from other bundles as they are stored there, compressed or not."""
-    return write_bundle(output, made.contents, made.documents.get, read_stored=stored_blobs(bundles))
+    return write_bundle(output, contents.contents, contents.documents.get, read_stored=stored_blobs(bundles))
 
 
 def _require_name(output: Path) -> None:

@@ -148,12 +148,12 @@ def _parts(word: str, names: Collection[str]) -> tuple[str, ...]:
     return cut if len(cut) <= _MOST_PARTS else ()
 
 
-def _line(pieces: Sequence[str], place: int) -> int:
+def _line(pieces: Sequence[str], offset: int) -> int:
     """Returns the line number of a position in a text with continued lines joined; ``pieces`` are what was joined."""
     at, line = 0, 1
     for piece in pieces:
-        if at + len(piece) >= place:
-            return line + piece.count("\n", 0, place - at)
+        if at + len(piece) >= offset:
+            return line + piece.count("\n", 0, offset - at)
         at += len(piece)
         line += piece.count("\n") + 1
     return line

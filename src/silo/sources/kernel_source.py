@@ -73,12 +73,12 @@ class KernelSource(Source, Protocol):
 class PrunesConfigs(Protocol):
     """A source whose author wrote functions that select the configs of a call."""
 
-    def prune(self, configs: Sequence[Config], given: Mapping[str, object]) -> tuple[Config, ...]:
+    def prune(self, configs: Sequence[Config], arguments: Mapping[str, object]) -> tuple[Config, ...]:
         """Returns the members of ``configs`` that a call may use, best first.
 
         Passes on errors of the author's functions.
 
-        ``given`` are the call's arguments and options by name.
+        ``arguments`` are the call's arguments and options by name.
         """
         ...
 

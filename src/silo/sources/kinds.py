@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 
-def _own() -> tuple[str, ...]:
+def _shipped_kinds() -> tuple[str, ...]:
     return tuple(sorted(shipped_places(SOURCES)))
 
 
@@ -53,7 +53,7 @@ def _loaded(name: str) -> SourceKind | Rejected:
 
 def kinds() -> dict[str, SourceKind]:
     """Returns every kind that can be used, by name: Silo's own, then those of other distributions."""
-    kinds_by_name = {name: _loaded(name) for name in (*_own(), *_foreign())}
+    kinds_by_name = {name: _loaded(name) for name in (*_shipped_kinds(), *_foreign())}
     return {name: kind for name, kind in kinds_by_name.items() if not isinstance(kind, Rejected)}
 
 
@@ -83,7 +83,7 @@ def requirement_of(package: str) -> str | None:
 
 def broken_kinds() -> tuple[tuple[str, Rejected], ...]:
     """Returns the plug-ins that cannot be used, each with the reason."""
-    loaded = [(name, _loaded(name)) for name in (*_own(), *_foreign())]
+    loaded = [(name, _loaded(name)) for name in (*_shipped_kinds(), *_foreign())]
     return tuple((name, reason) for name, reason in loaded if isinstance(reason, Rejected))
 
 
@@ -136,11 +136,11 @@ def kind_near(value: object) -> SourceKind | None:
 
 def _near(value: object) -> list[str]:
     packages = {part for base in type(value).__mro__ for part in base.__module__.split(".")}
-    return [name for name in _own() if name in packages]
+    return [name for name in _shipped_kinds() if name in packages]
 
 
 def _in_turn(value: object) -> Iterator[str]:
-    own, near = _own(), _near(value)
+    own, near = _shipped_kinds(), _near(value)
     yield from near
     yield from (name for name in own if name not in near)
     yield from _foreign()

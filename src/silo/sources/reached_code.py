@@ -61,11 +61,11 @@ class ReachedCode:
     libraries: ClassVar[tuple[str, ...]] = ("builtins", "math", "typing", "copy")
     """Packages whose code is identified by name."""
 
-    def __init__(self, known: Mapping[str, Names] | None = None) -> None:
-        """Starts empty. ``known`` maps :func:`text_key` of texts to their free names; other texts are parsed."""
+    def __init__(self, names_of_texts: Mapping[str, Names] | None = None) -> None:
+        """``names_of_texts`` maps :func:`text_key` of texts to their free names; other texts are parsed."""
         self.parts: list[JSON] = []
         self.names: dict[str, Names] = {}  # free names of every text that was reached, by the text's key
-        self._known: Mapping[str, Names] = {} if known is None else known
+        self._known_names: Mapping[str, Names] = {} if names_of_texts is None else names_of_texts
         self._numbers: dict[int, int] = {}
         self._alive: list[object] = []  # keeps objects alive, because an id is unique only while its object lives
 
@@ -195,7 +195,7 @@ class ReachedCode:
     def _free_values(self, source: str, plain: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
         """Returns the values of the free names, in order of first use; attributes in ``a.b.c`` are followed."""
         key, scope = text_key(source), _scope_of(plain)
-        names = self._known.get(key)
+        names = self._known_names.get(key)
         self.names[key] = names = names_in(source) if names is None else names
         values: dict[str, Any] = {}
         for chain in names:
@@ -325,13 +325,13 @@ class Places:
 
     def __init__(self, is_library: Callable[[str | None], bool]) -> None:
         self._is_library = is_library
-        self._found: dict[tuple[int, str | None], tuple[object, str | None, object]] = {}
+        self._read_places: dict[tuple[int, str | None], tuple[object, str | None, object]] = {}
         self.attributes = False  # whether any attribute was read whose value is neither a module nor callable
 
     @property
     def listed(self) -> tuple[object, ...]:
         """The places: (holder, name, value), flattened; see :class:`silo.sources.kernel_source.ReadsPlaces`."""
-        return tuple(part for group in self._found.values() for part in group)
+        return tuple(part for group in self._read_places.values() for part in group)
 
     def add_name(self, function: Any, name: str) -> None:  # noqa: ANN401  # a Python function
         """Adds the free name of a function: a variable of its closure or a global. Builtins are left out."""
@@ -357,15 +357,15 @@ class Places:
         boxed = _is_box(value)
         if not boxed and self._is_of_library(value):
             return
-        self._found[id(holder), name] = (holder, name, value)
+        self._read_places[id(holder), name] = (holder, name, value)
         content = value
         if boxed:  # the program may assign the constexpr's ``value``
             box: Any = value
             members = cast("dict[str, object]", vars(box))
             content = box.value
-            self._found[id(box), "value"] = (members if "value" in members else box, "value", content)
+            self._read_places[id(box), "value"] = (members if "value" in members else box, "value", content)
         if isinstance(content, _CONTAINERS):
-            self._found[id(cast("object", content)), None] = (content, None, _copied(cast("object", content)))
+            self._read_places[id(cast("object", content)), None] = (content, None, _copied(cast("object", content)))
 
     def _is_of_library(self, value: Any) -> bool:  # noqa: ANN401
         """Whether an object is a library's module, function or class."""
@@ -388,10 +388,10 @@ def _copied(value: object) -> object:
     return set(cast("set[object]", value)) if isinstance(value, set) else value
 
 
-def places_hold(places: tuple[object, ...]) -> bool:
+def places_hold(locations: tuple[object, ...]) -> bool:
     """Whether each place (a variable or attribute) still has its value, compared in the way of the native launcher."""
-    for at in range(0, len(places), 3):
-        holder, name, value = cast("tuple[Any, str | None, object]", places[at : at + 3])
+    for at in range(0, len(locations), 3):
+        holder, name, value = cast("tuple[Any, str | None, object]", locations[at : at + 3])
         if name is None:
             if holder != value:
                 return False

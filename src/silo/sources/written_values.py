@@ -188,7 +188,7 @@ _SWIZZLES = {"": 0, "swizzle32": 1, "swizzle64": 2, "swizzle128": 3}
 _BOX = re.compile(r"[1-9]\d{0,5}(?:x[1-9]\d{0,5}){0,4}")
 
 
-def written_map(kernel: str, name: str, words: Sequence[str]) -> TensorMap | None:
+def written_map(kernel: str, name: str, word_names: Sequence[str]) -> TensorMap | None:
     """Reads a tensor map: ``tensormap fp16 64x32 swizzle128``, the box outermost first; None for another type.
 
     >>> written_map("k", "m", ["tensormap", "fp16", "64x32", "swizzle64"]).box
@@ -197,12 +197,13 @@ def written_map(kernel: str, name: str, words: Sequence[str]) -> TensorMap | Non
     Raises:
         SourceError: an unknown element, box or swizzle.
     """
-    if not words or words[0] != "tensormap":
+    if not word_names or word_names[0] != "tensormap":
         return None
-    element, box, swizzle = (*words[1:], "", "", "")[:3]
-    if element not in _ELEMENTS or not _BOX.fullmatch(box) or swizzle not in _SWIZZLES or len(words) > 4:
+    element, box, swizzle = (*word_names[1:], "", "", "")[:3]
+    if element not in _ELEMENTS or not _BOX.fullmatch(box) or swizzle not in _SWIZZLES or len(word_names) > 4:
         raise SourceError(
-            f"{kernel}: {name} is {' '.join(words)!r} in the signature; a tensor map is written as its element, its box"
+            f"{kernel}: {name} is {' '.join(word_names)!r} in the signature; a tensor map is written as its element, "
+            "its box"
             " and perhaps its swizzle: in tensormap fp16 64x32 swizzle64 (none, or 32, 64 or 128 bytes)"
         )
     sizes = tuple(int(size) for size in box.split("x"))
@@ -254,7 +255,7 @@ class LaunchOptions:
     def _axes(
         self,
         kernel: str,
-        what: str,
+        label: str,
         axes: tuple[Node, ...] | None,
         constants: Mapping[str, Value],
         most: int,
@@ -262,10 +263,10 @@ class LaunchOptions:
     ) -> tuple[int, int, int] | None:
         if axes is None:
             return None
-        values = [evaluated(kernel, what, axis, constants) for axis in axes]
+        values = [evaluated(kernel, label, axis, constants) for axis in axes]
         x, y, z = (*values, *[1] * (_AXES - len(values)))
         if min(x, y, z) < 1 or x * y * z > most:
-            raise CompileError(f"{kernel}: {what} is ({x}, {y}, {z}); a {what} has 1 to {most} {units}")
+            raise CompileError(f"{kernel}: {label} is ({x}, {y}, {z}); a {label} has 1 to {most} {units}")
         return x, y, z
 
 
@@ -278,12 +279,12 @@ class LaunchValues:
     smem: int | None
 
 
-def evaluated(kernel: str, what: str, node: Node, constants: Mapping[str, Value]) -> int:
+def evaluated(kernel: str, label: str, node: Node, constants: Mapping[str, Value]) -> int:
     """Returns the value of an option for one config. Raises CompileError."""
     try:
         return expressions.evaluate(node, Bindings(config=constants))
     except ExpressionError as error:
-        raise CompileError(f"{kernel}: {what} is {node}: {error}") from None
+        raise CompileError(f"{kernel}: {label} is {node}: {error}") from None
 
 
 def read_launch_options(
@@ -310,14 +311,15 @@ def read_launch_options(
     )
 
 
-def read_axes(kernel: str, what: str, given: LaunchOption, names: Sequence[str]) -> tuple[Node, ...]:
+def read_axes(kernel: str, label: str, launch_option: LaunchOption, names: Sequence[str]) -> tuple[Node, ...]:
     """Reads up to three numbers in an author's notation. Raises SourceError, TraceError."""
-    if callable(given):
-        return trace_grid(given, (), names)
-    parts = given if isinstance(given, tuple | list) else (cast("int | str", given),)
+    if callable(launch_option):
+        return trace_grid(launch_option, (), names)
+    parts = launch_option if isinstance(launch_option, tuple | list) else (cast("int | str", launch_option),)
     if not 1 <= len(parts) <= _AXES or not all(_is_part(part) for part in parts):
         raise SourceError(
-            f"{kernel}: {what}={given!r}; it is a number, the name of a constant, up to three of these, or a function "
+            f"{kernel}: {label}={launch_option!r}; it is a number, the name of a constant, up to three of these, or "
+            "a function "
             f"of the constants such as lambda c: c.{names[0] if names else 'THREADS'} // 2"
         )
     return tuple(ConfigValue(part) if isinstance(part, str) else Const(part) for part in parts)

@@ -184,7 +184,7 @@ class Artifacts:
 
     def get(self, key: str) -> Artifact | None:
         """Returns the artifact of an artifact key, from this store or the remote store; or None."""
-        artifact = self._here(key)
+        artifact = self._local_artifact(key)
         if artifact is None and self._afar is not None:
             artifact = self._usable_artifact(self._afar.artifact(key))
         self._count_hit(artifact)
@@ -196,11 +196,11 @@ class Artifacts:
         Only blobs that the description names and that are missing here are fetched from the remote store, not the
         description.
         """
-        artifact = self._here(key)
+        artifact = self._local_artifact(key)
         self._count_hit(artifact)
         return artifact
 
-    def _here(self, key: str) -> Artifact | None:
+    def _local_artifact(self, key: str) -> Artifact | None:
         return self._usable_artifact(self._read(self._artifacts, "artifact", key, Artifact.from_json))
 
     def _count_hit(self, artifact: Artifact | None) -> None:
@@ -291,18 +291,18 @@ class Artifacts:
             blobs.append(CompiledBlob(ref.kind, data))
         return Compiled(outcome.launch, blobs[0], tuple(blobs[1:]), outcome.log)
 
-    def _read(self, entries: Entries, what: str, key: str, decode: Callable[[JSON], T]) -> T | None:
+    def _read(self, entries: Entries, label: str, key: str, decode: Callable[[JSON], T]) -> T | None:
         document = entries.get(key)
         if document is None:
             return None
-        if isinstance(document, dict) and document.get("schema") == f"{what}/1":
+        if isinstance(document, dict) and document.get("schema") == f"{label}/1":
             try:
                 return decode(document["value"])
             except (ValueError, KeyError, TypeError, SiloError) as error:
                 reason = str(error)
         else:
-            reason = f"its schema is not {what}/1"
-        self._notices.once(f"{what} {key}", f"{what} {key} in the store cannot be used: {reason}; taken as absent")
+            reason = f"its schema is not {label}/1"
+        self._notices.once(f"{label} {key}", f"{label} {key} in the store cannot be used: {reason}; taken as absent")
         return None
 
     def _vouched(self, code: HostCode) -> bool:

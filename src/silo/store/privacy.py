@@ -148,7 +148,7 @@ def examine(root: Path, names: tuple[str, ...]) -> Decision:
     if real_path is None:
         return Accepted()
     for path in (real_path, *(f"{real_path}/{name}" for name in names)):
-        node = _look(path)
+        node = _node_at(path)
         private = Accepted() if node is None else is_private(node.mode, node.owner, user)
         if node is not None and isinstance(private, Rejected):
             return Rejected(f"{path} ({node.rights}): {private.reason}; {_mended(node, user)}")
@@ -219,7 +219,7 @@ def output_place(path: str | os.PathLike[str]) -> Path:
         if (folder := _way_of_own_links(absolute.parent)) is None:
             return absolute  # the folder is missing: writing the file will raise the error
         absolute = folder / absolute.name
-        node = _look(str(absolute))
+        node = _node_at(str(absolute))
         if node is None or not stat.S_ISLNK(node.mode):
             return absolute
         _refuse_foreign_link(node)
@@ -298,9 +298,9 @@ def make_directory(path: Path) -> None:
     sync_directory(path.parent)
 
 
-def _check(path: Path, found: os.stat_result) -> None:
-    private = is_private(found.st_mode, found.st_uid, os.geteuid())
-    if private and not stat.S_ISREG(found.st_mode):
+def _check(path: Path, status: os.stat_result) -> None:
+    private = is_private(status.st_mode, status.st_uid, os.geteuid())
+    if private and not stat.S_ISREG(status.st_mode):
         private = Rejected("it is not a plain file")
     if isinstance(private, Rejected):
         raise NotPrivateError(private.reason, path)
@@ -313,7 +313,7 @@ def _way_to(root: str) -> tuple[list[Node], str | None]:
     """
     way: list[Node] = []
     parts_left, links = _parts(root), 0
-    node = _look("/")
+    node = _node_at("/")
     while node is not None:
         at = node.path
         if stat.S_ISLNK(node.mode):
@@ -329,7 +329,7 @@ def _way_to(root: str) -> tuple[list[Node], str | None]:
         if not parts_left:
             return way, at
         part = parts_left.pop()
-        node = _look(_parent(at) if part == ".." else f"{at.rstrip('/')}/{part}")
+        node = _node_at(_parent(at) if part == ".." else f"{at.rstrip('/')}/{part}")
     return way, None
 
 
@@ -341,7 +341,7 @@ def _parent(path: str) -> str:
     return path.rpartition("/")[0] or "/"
 
 
-def _look(path: str) -> Node | None:
+def _node_at(path: str) -> Node | None:
     try:
         status = os.lstat(path)
     except OSError:

@@ -346,12 +346,12 @@ class DiskRecords:
         self._write(key, made)
         return added[0]
 
-    def _write(self, key: str, made: Callable[[LogFile], bytes]) -> None:
-        """Locks the log, and appends the lines that ``made`` returns for it."""
+    def _write(self, key: str, record_of: Callable[[LogFile], bytes]) -> None:
+        """Locks the log, and appends the lines that ``record_of`` returns for it."""
         log = self._log(key)
         make_directory(self._directory)
         with log.writing() as file:
-            if lines := made(file):
+            if lines := record_of(file):
                 file.append(lines)
         self._wrote(len(lines))
 

@@ -245,12 +245,12 @@ def read_secret_key(path: Path, password: Password) -> SecretKey:
         raise SignatureError(f"{path}: {error}") from None
 
 
-def _require_private(found: os.stat_result) -> None:
-    if found.st_uid not in (os.geteuid(), 0):
-        raise SignatureError(f"it belongs to user {found.st_uid}, who knows the key; keys are their users' own")
-    if found.st_mode & _OTHERS:
+def _require_private(status: os.stat_result) -> None:
+    if status.st_uid not in (os.geteuid(), 0):
+        raise SignatureError(f"it belongs to user {status.st_uid}, who knows the key; keys are their users' own")
+    if status.st_mode & _OTHERS:
         raise SignatureError(
-            f"others may read or write it (mode {stat.S_IMODE(found.st_mode):o}), so the key may be known: "
+            f"others may read or write it (mode {stat.S_IMODE(status.st_mode):o}), so the key may be known: "
             "chmod 600, or make another with silo keygen"
         )
 

@@ -126,24 +126,24 @@ class StoreBase:
     @property
     def blobs(self) -> Blobs:
         """Bytes by content."""
-        return self._made().blobs
+        return self._opened_parts().blobs
 
     @property
     def records(self) -> KeyedRecords:
         """Append-only lists by key."""
-        return self._made().records
+        return self._opened_parts().records
 
     @property
     def artifacts(self) -> Artifacts:
         """Artifacts, and outcomes of compile jobs."""
-        return self._made().artifacts
+        return self._opened_parts().artifacts
 
     @property
     def files(self) -> KeptFiles:
         """Files of another compiler's cache, of this machine alone."""
-        return self._made().files
+        return self._opened_parts().files
 
-    def _made(self) -> _Parts:
+    def _opened_parts(self) -> _Parts:
         if self._parts is None:
             with self._creation_lock:
                 if self._parts is None:

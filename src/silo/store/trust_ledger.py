@@ -384,7 +384,7 @@ def consent_to_compiled(code: HostCode, reason: str) -> Consent:
     return issue_consent(code, reason)
 
 
-def consent_to_confirmed(code: HostCode, digest: object, who: str) -> Consent:
+def consent_to_confirmed(code: HostCode, digest: object, confirmed_by: str) -> Consent:
     """Returns consent to code that the requesting process trusts, which sends the digest that it has consent for.
 
     That process is the parent of a measuring process, or the machine for which a user started ``silo agent``.
@@ -393,8 +393,8 @@ def consent_to_confirmed(code: HostCode, digest: object, who: str) -> Consent:
         TrustError: the code that arrived has another digest.
     """
     if digest != code.digest:
-        raise TrustError(f"{code.launch.entry}: {who} has given no consent to this code as it would be called")
-    return issue_consent(code, f"{who} vouched for it")
+        raise TrustError(f"{code.launch.entry}: {confirmed_by} has given no consent to this code as it would be called")
+    return issue_consent(code, f"{confirmed_by} vouched for it")
 
 
 def _refusal(refused: Sequence[tuple[Vouchable, Rejected]], origin: str, *, exported: bool = False) -> TrustError:

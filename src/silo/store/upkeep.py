@@ -215,25 +215,25 @@ class Counts:
 
     def __init__(self, root: Path) -> None:
         self._path = root / COUNTS_FILE
-        self._found = [0, 0]
+        self._hits_and_misses = [0, 0]
         self._process = 0
 
     def note(self, *, found: bool) -> None:
         """Counts a look-up of an artifact, as found or as not found."""
         if self._process != os.getpid():  # the first look-up of this process, which may be a forked child
-            self._process, self._found = os.getpid(), [0, 0]
+            self._process, self._hits_and_misses = os.getpid(), [0, 0]
             atexit.register(self.write)
-        self._found[not found] += 1
+        self._hits_and_misses[not found] += 1
 
     def write(self) -> None:
         """Adds the counts of this process to the file.
 
         Does nothing if the store does not exist or cannot be written.
         """
-        if self._process != os.getpid() or not any(self._found):
+        if self._process != os.getpid() or not any(self._hits_and_misses):
             return
-        line = f"{int(time.time())} {self._found[0]} {self._found[1]}\n".encode()
-        self._found = [0, 0]
+        line = f"{int(time.time())} {self._hits_and_misses[0]} {self._hits_and_misses[1]}\n".encode()
+        self._hits_and_misses = [0, 0]
         with contextlib.suppress(OSError):
             descriptor = open_private(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
             try:

@@ -117,17 +117,17 @@ def explain_study(
     seeded: Sequence[Seed],
     lock: str = "",
     refined: Container[Config] = (),
-    aside: Sequence[SpillingConfig] = (),
+    spilling_configs: Sequence[SpillingConfig] = (),
     objective: Objective = TIME,
 ) -> Explanation:
     """Explains ``study`` by its own ``trials`` and by the studies ``near`` it. Pure.
 
     A trial of a ``refined`` config counts like a trial of a config of the space. A config that was not measured is new
-    only if it belongs to the space and is not among the configs set ``aside`` because they spill.
+    only if it belongs to the space and is not among the configs set ``spilling_configs`` because they spill.
     """
     own = [trial for trial in trials if trial.config in space or trial.config in refined]
     tried = ConfigSet(trial.config for trial in own)
-    above = ranked(aside, space)
+    above = ranked(spilling_configs, space)
     untried = [item for item in above if item.config not in tried]
     skipped = ConfigSet(item.config for item in untried)
     by_groups = space.grouped is not None

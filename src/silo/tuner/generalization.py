@@ -216,25 +216,27 @@ def _better(saved_ppm: Sequence[int]) -> bool:
     return sum(saved_ppm) >= _WORTH_PPM * len(saved_ppm) and _errors(saved_ppm, _STANDARD_ERRORS)
 
 
-def _leaves(model: LossModel, places: Sequence[int]) -> tuple[list[_Leaf], int, int]:
-    """Grows leaves over a grid of sizes, for a few of the configs at the indices ``places`` of the model.
+def _leaves(model: LossModel, config_indices: Sequence[int]) -> tuple[list[_Leaf], int, int]:
+    """Grows leaves over a grid of sizes, for a few of the configs at the indices ``config_indices`` of the model.
 
     Returns the leaves and two mean excess regrets over the grid, in millionths, as the model predicts them: of the
     leaves, and of leaves grown from the measured buckets alone. The excess regret at a size is the regret of the chosen
-    config minus the least regret of any config at ``places``.
+    config minus the least regret of any config at ``config_indices``.
     """
     numbers = [_numbers(sample.bucket) for sample in model.samples]
     grid = _grid(numbers)
     winners = {sample.winner for sample in model.samples}
     unproven = unproven_ppm(model.configs, winners)
     predicted = [[*map(int.__add__, model.predict(sizes), unproven)] for sizes in grid]
-    few = [places[at] for at in _cover([[losses[at] for at in places] for losses in predicted])]
+    few = [config_indices[at] for at in _cover([[losses[at] for at in config_indices] for losses in predicted])]
     rows = [(_numbers(sizes), tuple(losses[at] for at in few)) for sizes, losses in zip(grid, predicted, strict=True)]
     configs = tuple(model.configs[at] for at in few)
     leaves = _grow(rows, configs, ((None, None),) * len(numbers[0]), _DEPTH)
-    fewest = sum(min(losses[at] for at in places) for losses in predicted)
+    fewest = sum(min(losses[at] for at in config_indices) for losses in predicted)
     chosen = sum(losses[configs.index(_choice(leaves, sizes))] for sizes, losses in rows)
-    plain = _measured_leaves(model.samples, tuple(model.configs[at] for at in places if model.configs[at] in winners))
+    plain = _measured_leaves(
+        model.samples, tuple(model.configs[at] for at in config_indices if model.configs[at] in winners)
+    )
     index = {config: at for at, config in enumerate(model.configs)}
     elsewhere = sum(
         losses[index[_choice(plain, _numbers(sizes))]] for sizes, losses in zip(grid, predicted, strict=True)
@@ -522,8 +524,8 @@ def _expected_ppm(bucket: Bucket, samples: Sequence[Sample], held_out: Sequence[
     return round(mean * min(max(factor, _LEAST_FACTOR), _MOST_FACTOR))
 
 
-def _comparable(here: Bucket, there: Bucket) -> bool:
-    return distance(here, there) is not None
+def _comparable(bucket: Bucket, other: Bucket) -> bool:
+    return distance(bucket, other) is not None
 
 
 def suggest(generalization: Generalization, wanted: Sequence[Bucket], count: int) -> tuple[Suggestion, ...]:
@@ -545,7 +547,7 @@ def suggest(generalization: Generalization, wanted: Sequence[Bucket], count: int
     for candidates, origin in ((wanted, "a case"), (between, "between measured sizes")):
         candidates_left = [bucket for bucket in dict.fromkeys(map(bucket_of, candidates)) if bucket not in measured]
         while candidates_left and len(suggestions) < count:
-            apart = {bucket: _apart(bucket, measured) for bucket in candidates_left}
+            apart = {bucket: _distance_to(bucket, measured) for bucket in candidates_left}
             expected = {bucket: chosen_ppm(bucket) for bucket in candidates_left}
             best = max(candidates_left, key=lambda bucket: ((expected[bucket] or 0) * apart[bucket], apart[bucket]))
             reason = f"{origin}, {apart[best]:g} octaves from the nearest measured size"
@@ -555,12 +557,12 @@ def suggest(generalization: Generalization, wanted: Sequence[Bucket], count: int
     return tuple(suggestions)
 
 
-def _middle(here: Bucket, there: Bucket) -> Bucket:
+def _middle(bucket: Bucket, other: Bucket) -> Bucket:
     """Returns the bucket of the geometric mean of two sizes, axis by axis."""
-    return bucket_of([math.isqrt(a * b) for a, b in zip(_numbers(here), _numbers(there), strict=True)])
+    return bucket_of([math.isqrt(a * b) for a, b in zip(_numbers(bucket), _numbers(other), strict=True)])
 
 
-def _apart(bucket: Bucket, measured: Sequence[Bucket]) -> float:
+def _distance_to(bucket: Bucket, measured: Sequence[Bucket]) -> float:
     return min(
         (
             octaves_apart(bucket, measured_bucket)

@@ -235,7 +235,7 @@ class Ledger:
             if reason := self._study.refuses(trial):
                 raise ValueError(f"a trial that does not belong to {self._study}: {reason}")
         if self._superseded:
-            trials = [self._apart(trial) for trial in trials]
+            trials = [self._with_superseding_event(trial) for trial in trials]
         self._append(trials_to_record(trials, origin_now()), "trials are not kept, tuning goes on without")
         self._take(trials)
 
@@ -247,7 +247,7 @@ class Ledger:
             self.keep(new)
         return len(new)
 
-    def _apart(self, trial: Trial) -> Trial:
+    def _with_superseding_event(self, trial: Trial) -> Trial:
         while event := self._superseded.get(trial.fingerprint):
             trial = replace(trial, after=event)
         return trial

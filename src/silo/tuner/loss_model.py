@@ -169,7 +169,7 @@ class LossModel:
         self._config_of = np.array([row[1] for row in rows])
         losses = np.array([row[2] for row in rows])
         every = [self._points(sample.bucket) for sample in self.samples]
-        self._known = np.stack([every[number][position] for number, position, _ in rows])
+        self._observed_points = np.stack([every[number][position] for number, position, _ in rows])
         near = np.array([[_nearness(a.bucket, b.bucket) for b in self.samples] for a in self.samples])
         same_sample = self._sample_of[:, None] == self._sample_of[None, :]
         same_config = self._config_of[:, None] == self._config_of[None, :]
@@ -177,7 +177,8 @@ class LossModel:
         groups = self._groups
         with one_thread():
             self._processes = [
-                _Process(scale, losses, self._known, groups, same_sample * _OFFSET, own) for scale in (_As(), _Spread())
+                _Process(scale, losses, self._observed_points, groups, same_sample * _OFFSET, own)
+                for scale in (_As(), _Spread())
             ]
             self._held_out = [self._left_out(process) for process in self._processes]
         true = np.log1p(_regrets(losses))
@@ -199,7 +200,7 @@ class LossModel:
 
         own, points = self._own_nearness(bucket), self._points(bucket)
         with one_thread():
-            regrets = [process.predict(points, self._known, own) for process in self._processes]
+            regrets = [process.predict(points, self._observed_points, own) for process in self._processes]
         return _millionths(_mixed(self._shares @ np.stack(regrets), self._near_logs(bucket), self._share))
 
     def draws(self, bucket: Bucket) -> Array:
@@ -209,7 +210,7 @@ class LossModel:
         """
         own, points = self._own_nearness(bucket), self._points(bucket)
         with one_thread():
-            return self._drawn([process.joint(points, self._known, own) for process in self._processes])
+            return self._drawn([process.joint(points, self._observed_points, own) for process in self._processes])
 
     def held_out_draws(self, number: int) -> tuple[tuple[Config, ...], Array]:
         """Returns the configs of one sample, and draws of these configs' regrets there, made from the other samples."""
@@ -359,7 +360,7 @@ class _Process:
     """
 
     def __init__(
-        self, scale: _As | _Spread, losses: Array, known: Array, groups: Places, offsets: Array, own: Array
+        self, scale: _As | _Spread, losses: Array, observed: Array, groups: Places, offsets: Array, same_config: Array
     ) -> None:
         import numpy as np  # noqa: PLC0415
 
@@ -367,27 +368,27 @@ class _Process:
         values = scale.values(losses)
         self._mean, self._spread = float(values.mean()), float(values.std()) + 1e-9
         self._values = (values - self._mean) / self._spread
-        covariance = self._fit(known, groups, offsets, own)
+        covariance = self._fit(observed, groups, offsets, same_config)
         self._inverse: Array = np.linalg.inv(covariance)
         self._weights = self._inverse @ self._values
         self._deviation = math.sqrt(float(self._values @ self._weights) / len(self._values))
 
-    def predict(self, points: Array, known: Array, own: Array) -> Array:
+    def predict(self, points: Array, observed: Array, same_config: Array) -> Array:
         """Returns the expected regret at ``points``.
 
-        ``own`` is the covariance of the unexplained part of each point's loss and the unexplained part of each known
-        loss.
+        ``same_config`` is the covariance of the unexplained part of each point's loss and the unexplained part of each
+        known loss.
         """
-        covariance = self._kernel.between(points, known) + self._own * own
+        covariance = self._kernel.between(points, observed) + self._config_variance * same_config
         explained = ((covariance @ self._inverse) * covariance).sum(1)
-        return self._expected(covariance @ self._weights, (1 + self._own - explained) * self._deviation**2)
+        return self._expected(covariance @ self._weights, (1 + self._config_variance - explained) * self._deviation**2)
 
-    def joint(self, points: Array, known: Array, own: Array) -> tuple[Array, Array]:
+    def joint(self, points: Array, observed: Array, same_config: Array) -> tuple[Array, Array]:
         """Returns the means and the covariance of the values at ``points``, which hold one point for each config."""
         import numpy as np  # noqa: PLC0415
 
-        covariance = self._kernel.between(points, known) + self._own * own
-        prior = self._kernel.between(points, points) + self._own * np.eye(len(points))
+        covariance = self._kernel.between(points, observed) + self._config_variance * same_config
+        prior = self._kernel.between(points, points) + self._config_variance * np.eye(len(points))
         explained = covariance @ self._inverse @ covariance.T
         return covariance @ self._weights, (prior - explained) * self._deviation**2
 
@@ -416,14 +417,14 @@ class _Process:
         deviations = np.sqrt(np.maximum(variances, 0))
         return self.regrets(means[:, None] + deviations[:, None] * places[None, :]) @ (weights / weights.sum())
 
-    def _fit(self, known: Array, groups: Places, offsets: Array, own: Array) -> Array:
+    def _fit(self, observed: Array, groups: Places, offsets: Array, same_config: Array) -> Array:
         """Chooses the covariance kernel by likelihood, and returns the covariance of the observations."""
         import numpy as np  # noqa: PLC0415
 
         count = len(self._values)
 
         def tried(kernel: CovarianceKernel, variance: float) -> tuple[float, Array]:
-            covariance = kernel.covariance(known) + offsets + variance * own
+            covariance = kernel.covariance(observed) + offsets + variance * same_config
             factor: Array = np.linalg.cholesky(covariance)
             whitened: Array = np.linalg.solve(factor, self._values)
             likely = 0.5 * count * math.log(float((whitened**2).mean()) + 1e-12)
@@ -454,7 +455,7 @@ class _Process:
                         cost, covariance, kernel, factors = loss, process, own_lengths, other
             if cost == before:
                 break
-        self._kernel, self._own = kernel, variance
+        self._kernel, self._config_variance = kernel, variance
         return covariance
 
 
@@ -477,14 +478,14 @@ def _mixed(regrets: Array, near_logs: Array, share: float) -> Array:
     return np.expm1(logs + share * (np.where(np.isnan(near_logs), logs, near_logs) - logs))
 
 
-def _nearness(here: Bucket, there: Bucket) -> float:
+def _nearness(bucket: Bucket, other: Bucket) -> float:
     """Returns the correlation of a config's unexplained loss at two sizes: 1 at the same size."""
-    return math.exp(-octaves_apart(here, there) / _REACH)
+    return math.exp(-octaves_apart(bucket, other) / _REACH)
 
 
-def octaves_apart(here: Bucket, there: Bucket) -> float:
+def octaves_apart(bucket: Bucket, other: Bucket) -> float:
     """Returns the distance of two sizes: the sum over their numbers of the factor between them, in octaves."""
-    pairs = zip(here, there, strict=True)
+    pairs = zip(bucket, other, strict=True)
     return sum(
         abs(math.log2(max(a, 1)) - math.log2(max(b, 1))) for a, b in pairs if isinstance(a, int) and isinstance(b, int)
     )

@@ -14,9 +14,9 @@ from silo.frozen import frozen
 from silo.tuner.statistics import FINALIST_PERMILLE, PPM, estimate, median, quiet_rounds
 
 __all__ = [
-    "Beside",
     "Contender",
     "MeasurePolicy",
+    "PairedReference",
     "Ratio",
     "Speed",
     "Timing",
@@ -122,7 +122,7 @@ class Contender:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class PairedReference:
     """The reference of a contender, measured in turns with it, and the reference's nominal time.
 
     Samples of the contender are scaled as if each launch of the reference took ``time_ns`` nanoseconds.
@@ -183,7 +183,7 @@ def measure(
     policy: MeasurePolicy,
     *,
     best_ns: int | None = None,
-    beside: Beside | None = None,
+    beside: PairedReference | None = None,
 ) -> Timing:
     """Times one contender, alone or in turns with a reference.
 
@@ -216,12 +216,12 @@ def measure(
 class _Turns:
     """Takes samples of the reference: one after each of the contender, or after several if the reference is slow."""
 
-    def __init__(self, beside: Beside, timer: Timer, policy: MeasurePolicy, patience: _Patience) -> None:
-        self._beside = beside
+    def __init__(self, reference: PairedReference, timer: Timer, policy: MeasurePolicy, patience: _Patience) -> None:
+        self._reference = reference
         self._patience = patience
         self._policy = policy
         self._repeats, self._once_ns = _warm_up(
-            beside.contender, timer, policy.warmup_ns // _WARM_SHARE, policy.window_ns
+            reference.contender, timer, policy.warmup_ns // _WARM_SHARE, policy.window_ns
         )
         self._stride = 0
         self.samples: list[int] = []
@@ -234,7 +234,7 @@ class _Turns:
         if not self._stride:
             self._stride = self._planned(sample_ns, self._once_ns * self._repeats)
         if (count - 1) % self._stride == 0:
-            elapsed = self._patience.sample(self._beside.contender, self._repeats)
+            elapsed = self._patience.sample(self._reference.contender, self._repeats)
             self.samples.append(elapsed // self._repeats)
 
     def _planned(self, sample_ns: int, reference_ns: int) -> int:
@@ -246,7 +246,7 @@ class _Turns:
 
     def now(self, time_ns: int) -> int:
         """Returns ``time_ns`` scaled by how slow the reference is at present."""
-        return time_ns * median(self.samples) // max(self._beside.time_ns, 1)
+        return time_ns * median(self.samples) // max(self._reference.time_ns, 1)
 
 
 def is_beaten(samples: Sequence[int], best_ns: int) -> bool:
@@ -311,7 +311,7 @@ class _Patience:
     def __init__(self, timer: Timer, contenders: int = 1) -> None:
         self._timer = timer
         self._watchful = timer if isinstance(timer, WatchfulTimer) else None
-        self._most = self._left = _PATIENCE * contenders
+        self._most = self._patience_left = _PATIENCE * contenders
 
     def sample(self, contender: Contender, repeats: int) -> int:
         """Returns the nanoseconds of ``repeats`` launches: an undisturbed sample, or else the shortest one taken."""
@@ -319,12 +319,12 @@ class _Patience:
         while True:
             elapsed = _sample(contender, self._timer, repeats)
             if watchful is None or not watchful.disturbed():
-                self._left = min(self._left + _REGAINED, self._most)
+                self._patience_left = min(self._patience_left + _REGAINED, self._most)
                 return elapsed
             shortest = min(shortest or elapsed, elapsed)
-            if not self._left:
+            if not self._patience_left:
                 return shortest
-            self._left -= 1
+            self._patience_left -= 1
             attempts += 1
             if attempts % _NAP_AFTER == 0:
                 time.sleep(_NAP_S)

@@ -100,10 +100,10 @@ def differences(ours: Study, theirs: Study) -> tuple[StudyDifference, ...]:
     """Returns every field in which two studies differ; empty if they are the same."""
     all_differences: list[StudyDifference] = []
 
-    def compare(what: str, field: str, here: object, there: object, apart: int | None) -> None:
+    def compare(label: str, field: str, own_value: object, other_value: object, distance: int | None) -> None:
         # str() distinguishes 1 from True, as keys do; == does not
-        if str(here) != str(there):
-            all_differences.append(StudyDifference(what, field, _shown(here), _shown(there), apart))
+        if str(own_value) != str(other_value):
+            all_differences.append(StudyDifference(label, field, _shown(own_value), _shown(other_value), distance))
 
     compare("kernel", "kernel", ours.kernel, theirs.kernel, _SOURCE)
     compare("source", "source", ours.source[:16], theirs.source[:16], _SOURCE)
@@ -346,10 +346,10 @@ def _covering(mixed: Mapping[Config, Sequence[float]], limit: int) -> list[Confi
     return chosen
 
 
-def _reason(neighbour: Neighbour, place: int) -> str:
+def _reason(neighbour: Neighbour, rank: int) -> str:
     study = neighbour.study
     difference_kinds = tuple(dict.fromkeys(difference.what for difference in neighbour.differences))
-    place_text = ("best", "second", "third")[place]
+    place_text = ("best", "second", "third")[rank]
     sizes = ", ".join(
         f"{difference.field}={difference.theirs}" for difference in neighbour.differences if difference.what == "size"
     )

@@ -159,7 +159,7 @@ class _Session:
         watch: SessionWatch,
         options: SearchOptions,
     ) -> None:
-        self._early = options.early if searched.space.grouped is None else None
+        self._early_rule = options.early if searched.space.grouped is None else None
         self._estimates = options.estimates
         self._costs: dict[bytes, float | None] = {}  # by order key: the cost of each observed config of the space
         self._early_end = ""  # the reason why the search ends early; "" while it goes on
@@ -170,7 +170,7 @@ class _Session:
         self._refiner = scope.refiner
         deployed = scope.deployed
         self._deployed = deployed if deployed is not None and self._counts(deployed) else None
-        self._aside = Aside(study, searched.space, records, scope.most_spills)
+        self._spilling = Aside(study, searched.space, records, scope.most_spills)
         self._lanes = lanes
         self._searcher = searched.searcher
         self._budget = searched.budget
@@ -189,7 +189,7 @@ class _Session:
         self._last: Trial | None = None
         self._best: tuple[float, int, Config] | None = None  # cost, median time in ns, and config of the best trial
         self._failures: Counter[str] = Counter()
-        self._asked = 0  # configs that the searcher proposed or the store held, without spilling ones
+        self._considered = 0  # configs that the searcher proposed or the store held, without spilling ones
         self._known_first = 0  # how many of the configs in _asked the store held when the session began
         self._more = 0  # further configs: set aside, or from the refiner
         self._refinements: dict[bytes, Refinement] = {}  # the refined configs proposed in this session
@@ -213,7 +213,7 @@ class _Session:
             while queue and self._lanes.free:
                 config = queue.popleft()
                 self._ledger.refresh()
-                if known_trials := self._known(config):
+                if known_trials := self._trials_of(config):
                     self._reused += 1
                     self._take_in(known_trials)
                     self._observe(config, known_trials)
@@ -223,7 +223,7 @@ class _Session:
                     out_of_time = True
                     queue.clear()
                 else:
-                    self._start_one(config, self._aside.limit)
+                    self._start_one(config, self._spilling.limit)
             else:
                 if self._lanes.busy:
                     self._finish_one()
@@ -232,12 +232,12 @@ class _Session:
                 elif self._early_end:
                     return ENOUGH
                 else:
-                    return "evaluations" if self._total <= self._asked < self._eligible else "complete"
+                    return "evaluations" if self._total <= self._considered < self._eligible else "complete"
 
     @property
     def _eligible(self) -> int:
         """The number of configs of the space that the search may examine: all except those set aside for spilling."""
-        return self._space.size - len(self._aside)
+        return self._space.size - len(self._spilling)
 
     @property
     def _total(self) -> int:
@@ -248,17 +248,17 @@ class _Session:
     def _knows_enough(self) -> bool:
         """Returns whether the search ends early. Decides anew after each outcome, as long as configs are left."""
         costs = dict.fromkeys(self._faults) | self._costs
-        if self._early is None or self._early_end or self._judged == len(costs):
+        if self._early_rule is None or self._early_end or self._judged == len(costs):
             return bool(self._early_end)
         self._judged = len(costs)
-        if self._asked >= self._total:
+        if self._considered >= self._total:
             return False
-        configs = tuple(config for config in self._space.listed if config.order_key not in self._aside)
-        if predicted := shortlist_measured(configs, costs, self._early):
+        configs = tuple(config for config in self._space.listed if config.order_key not in self._spilling)
+        if predicted := shortlist_measured(configs, costs, self._early_rule):
             self._to_confirm, self._early_end = (), predicted.reason
             return True
-        decision = known_well_enough(configs, costs, self._early, self._estimates, self._noise)
-        self._to_confirm = unconfirmed(configs, costs, self._early) if decision else ()
+        decision = known_well_enough(configs, costs, self._early_rule, self._estimates, self._noise)
+        self._to_confirm = unconfirmed(configs, costs, self._early_rule) if decision else ()
         if decision and not self._to_confirm:
             self._early_end = decision.reason
         return bool(self._early_end)
@@ -276,17 +276,17 @@ class _Session:
 
         These are few while the search may end early, because proposed configs are compiled.
         """
-        remaining = self._total - self._asked
-        if self._early is None:
+        remaining = self._total - self._considered
+        if self._early_rule is None:
             return min(remaining, self._ahead - waiting)
-        if self._asked < self._early.first:
-            return min(remaining, self._early.first - self._asked)
-        ready = len(self._costs) + len(self._faults) >= self._early.first
+        if self._considered < self._early_rule.first:
+            return min(remaining, self._early_rule.first - self._considered)
+        ready = len(self._costs) + len(self._faults) >= self._early_rule.first
         return min(remaining, _AHEAD_OF_AN_END - waiting) if ready else 0
 
     def _top_up(self, queue: deque[Config]) -> None:
         """Takes as many configs from the searcher as may be compiled in advance."""
-        if self._asked >= self._total * FINISH_SHARE or self._spent(_SEARCH_SHARE * FINISH_SHARE):
+        if self._considered >= self._total * FINISH_SHARE or self._spent(_SEARCH_SHARE * FINISH_SHARE):
             self._searcher.finish()
         room = self._room(len(queue))
         if room <= 0:
@@ -295,9 +295,9 @@ class _Session:
         proposed = self._to_confirm or self._searcher.suggest(room)
         suggested = [config for config in proposed if config.order_key not in waiting][:room]
         queue.extend(suggested)
-        if new := [config for config in suggested if not self._known(config)]:
+        if new := [config for config in suggested if not self._trials_of(config)]:
             self._lanes.prepare(new)
-        self._asked += len(suggested)
+        self._considered += len(suggested)
 
     def _start_one(self, config: Config, most_spills: int | None = None) -> None:
         self._begun[config.order_key] = self._clock()
@@ -307,8 +307,8 @@ class _Session:
         config, result = self._lanes.finish()
         if isinstance(result, SpillingConfig):
             del self._begun[config.order_key]
-            self._aside.add(result)
-            self._asked -= 1
+            self._spilling.add(result)
+            self._considered -= 1
             # counts as a failure for now; if the config is measured later, its time is reported then
             self._searcher.observe(config, None)
             self.report("search")
@@ -344,21 +344,21 @@ class _Session:
     def measure_deployed(self) -> None:
         """Measures the deployed config (the one that is in use), unless it has been measured."""
         self._ledger.refresh()
-        if self._deployed is not None and not self._known(self._deployed):
+        if self._deployed is not None and not self._trials_of(self._deployed):
             self._measure([self._deployed], 1.0)
 
     def measure_aside(self) -> None:
         """Measures the spilling configs that :func:`silo.tuner.spilling.judge` accepts, least spilling first."""
-        if trouble := self._aside.keep():
+        if trouble := self._spilling.keep():
             self._troubles.append(trouble)
-        if not len(self._aside):
+        if not len(self._spilling):
             return
-        works = choose_winner(trial for trial in self._trials() if trial.config.order_key not in self._aside)
+        works = choose_winner(trial for trial in self._trials() if trial.config.order_key not in self._spilling)
         limit = self._budget.evaluations
-        remaining = None if limit is None else max(limit - self._asked, 0)
-        verdicts = judge(self._aside.configs, others_work=works is not None, evaluations=remaining)
+        remaining = None if limit is None else max(limit - self._considered, 0)
+        verdicts = judge(self._spilling.configs, others_work=works is not None, evaluations=remaining)
         chosen = [
-            verdict.one.config for verdict in verdicts if verdict.decision and not self._known(verdict.one.config)
+            verdict.one.config for verdict in verdicts if verdict.decision and not self._trials_of(verdict.one.config)
         ]
         self._measure(chosen, 1.0 if works is None else _SEARCH_SHARE)
 
@@ -389,37 +389,39 @@ class _Session:
 
     def _take_known(self) -> None:
         """Reports the contents of the store to the searcher: trials, and configs that spill too much."""
-        known_configs = {trial.config.order_key: trial.config for trial in self._trials() if self._known(trial.config)}
+        known_configs = {
+            trial.config.order_key: trial.config for trial in self._trials() if self._trials_of(trial.config)
+        }
         for config in known_configs.values():
             self._reused += 1
-            self._observe(config, self._known(config))
+            self._observe(config, self._trials_of(config))
             self.report("search")
-        for spilling in self._aside:
+        for spilling in self._spilling:
             if spilling.config.order_key not in known_configs:
                 self._searcher.observe(spilling.config, None)
-        self._asked = self._known_first = sum(
-            config in self._space and key not in self._aside for key, config in known_configs.items()
+        self._considered = self._known_first = sum(
+            config in self._space and key not in self._spilling for key, config in known_configs.items()
         )
-        self._more = len(known_configs) - self._asked
+        self._more = len(known_configs) - self._considered
 
-    def _observe(self, config: Config, known: Sequence[Trial]) -> None:
-        self._last = known[-1]
-        self._failures.update({trial.status.value for trial in known if trial.status is not Status.OK})
-        samples = [sample for trial in known for sample in self._scales.samples(trial)]
+    def _observe(self, config: Config, trials: Sequence[Trial]) -> None:
+        self._last = trials[-1]
+        self._failures.update({trial.status.value for trial in trials if trial.status is not Status.OK})
+        samples = [sample for trial in trials for sample in self._scales.samples(trial)]
         time_ns = median(samples) if samples else None
-        cost = time_ns if self._objective.is_time else self._cost(known, time_ns)
+        cost = time_ns if self._objective.is_time else self._cost(trials, time_ns)
         if time_ns is not None and cost is not None and (self._best is None or cost < self._best[0]):
             self._best = (cost, time_ns, config)
         if config in self._space:
             self._costs[config.order_key] = None if cost is None else float(cost)
             # A search by groups counts configs set aside as failures, even if they are measured later, so that a
             # resumed search takes the same path.
-            hidden = self._space.grouped is not None and config.order_key in self._aside
+            hidden = self._space.grouped is not None and config.order_key in self._spilling
             self._searcher.observe(config, None if cost is None or hidden else float(cost))
 
-    def _cost(self, known: Sequence[Trial], time_ns: int | None) -> float | None:
+    def _cost(self, trials: Sequence[Trial], time_ns: int | None) -> float | None:
         """Returns the value that the search minimizes; None for a config that failed or violates a constraint."""
-        cost = self._objective.cost(known)
+        cost = self._objective.cost(trials)
         return cost if cost is None or self._objective.metric != "time" or time_ns is None else float(time_ns)
 
     def compare(self, count: int) -> None:
@@ -499,7 +501,7 @@ class _Session:
         if self._progress is None:
             return
         done, elapsed = self._measured + self._reused, self._elapsed_s()
-        shown = min(self._total, max(self._space.effort - len(self._aside), done - self._more))
+        shown = min(self._total, max(self._space.effort - len(self._spilling), done - self._more))
         total = shown + self._more
         remaining_s = elapsed / self._measured * (total - done) if self._measured else None
         if self._budget.seconds is not None:
@@ -515,7 +517,7 @@ class _Session:
                 best=self._best[2] if self._best else None,
                 best_ns=self._best[1] if self._best else None,
                 failures=dict(self._failures),
-                aside=sum(not self._ledger.of(spilling.config) for spilling in self._aside),
+                aside=sum(not self._ledger.of(spilling.config) for spilling in self._spilling),
                 last=self._last,
                 phase=phase,
             )
@@ -536,7 +538,7 @@ class _Session:
             stopped=stopped,
             notes=(*self._ledger.notes, *self._troubles),
             remarks=(
-                *filter(None, [self._early_end, self._aside.remark({trial.config.order_key for trial in trials})]),
+                *filter(None, [self._early_end, self._spilling.remark({trial.config.order_key for trial in trials})]),
                 *describe_refinements(trials),
             ),
             aside=self._unmeasured,
@@ -547,7 +549,7 @@ class _Session:
     @property
     def _unmeasured(self) -> tuple[SpillingConfig, ...]:
         """The configs that were set aside because they spill and were not measured later."""
-        return tuple(config for config in self._aside.configs if not self._ledger.of(config.config))
+        return tuple(config for config in self._spilling.configs if not self._ledger.of(config.config))
 
     def _trials(self) -> tuple[Trial, ...]:
         """Returns the known trials of this space and its refinements.
@@ -559,7 +561,7 @@ class _Session:
     def _counts(self, config: Config) -> bool:
         return config in self._space or (self._refiner is not None and self._refiner.reach.is_refined_form(config))
 
-    def _known(self, config: Config) -> list[Trial]:
+    def _trials_of(self, config: Config) -> list[Trial]:
         trials = self._ledger.of(config, besides=self._retry)
         return trials if self._objective.is_measured(trials) else []
 

@@ -51,50 +51,52 @@ class Verdict:
     decision: Decision
 
 
-def spill_limit(target: Target, *, by_heuristic: bool, asked: int | None = None) -> int | None:
+def spill_limit(target: Target, *, by_heuristic: bool, requested: int | None = None) -> int | None:
     """Returns how many values a config may spill and still be measured with the others; None: no limit.
 
-    Spaces that a heuristic made have a limit. An author's list is measured as it is, unless the author ``asked`` for a
-    limit.
+    Spaces that a heuristic made have a limit. An author's list is measured as it is, unless the author ``requested``
+    for a limit.
 
     >>> spill_limit(Target("cuda", "sm_90"), by_heuristic=True), spill_limit(Target("hip"), by_heuristic=True)
     (16, 32)
     >>> spill_limit(Target("cuda"), by_heuristic=False), spill_limit(Target("cuda"), by_heuristic=False, asked=100)
     (None, 100)
     """
-    if asked is not None:
-        return asked
+    if requested is not None:
+        return requested
     return driver_of(target.kind).spills if by_heuristic else None
 
 
-def ranked(aside: Sequence[SpillingConfig], space: SearchSpace) -> tuple[SpillingConfig, ...]:
-    """Returns the configs of ``aside`` that belong to the space, least spilling first, ties in the space's order."""
+def ranked(spilling_configs: Sequence[SpillingConfig], space: SearchSpace) -> tuple[SpillingConfig, ...]:
+    """Returns the ``spilling_configs`` that belong to the space, least spilling first, ties in the space's order."""
     order = {config.order_key: position for position, config in enumerate(space.listed)}
-    mine = [spilling for spilling in aside if spilling.config in space]
+    mine = [spilling for spilling in spilling_configs if spilling.config in space]
 
-    def rank(one: SpillingConfig) -> tuple[int, int, bytes]:
-        key = one.config.order_key
-        return one.spills, order.get(key, len(order)), key
+    def rank(spilling: SpillingConfig) -> tuple[int, int, bytes]:
+        key = spilling.config.order_key
+        return spilling.spills, order.get(key, len(order)), key
 
     return tuple(sorted(mine, key=rank))
 
 
-def judge(aside: Sequence[SpillingConfig], *, others_work: bool, evaluations: int | None = None) -> tuple[Verdict, ...]:
+def judge(
+    spilling_configs: Sequence[SpillingConfig], *, others_work: bool, evaluations: int | None = None
+) -> tuple[Verdict, ...]:
     """Decides which of the configs that were set aside because they spill are measured after the others. Pure.
 
     The third that spills least (at least one config) is measured. If no other config works, all are measured, one after
     the other; then a budget of ``evaluations`` limits their number, but not below that third.
 
     Args:
-        aside: every config above the limit, in rank order, whether it was measured by now or not.
+        spilling_configs: every config above the limit, in rank order, whether it was measured by now or not.
         others_work: whether a config that was not set aside can be used.
         evaluations: the number of measurements left in the budget once the others are done; None: no limit.
     """
-    third = math.ceil(len(aside) / _SHARE)
+    third = math.ceil(len(spilling_configs) / _SHARE)
     verdicts: list[Verdict] = []
-    for position, spilling in enumerate(aside):
+    for position, spilling in enumerate(spilling_configs):
         if position < third:
-            decision: Decision = Accepted(f"among the {third} of {len(aside)} set aside that spill least")
+            decision: Decision = Accepted(f"among the {third} of {len(spilling_configs)} set aside that spill least")
         elif others_work:
             decision = Rejected(f"{position} of those set aside spill less, and other configs work")
         elif evaluations is None or position < evaluations:
@@ -105,20 +107,21 @@ def judge(aside: Sequence[SpillingConfig], *, others_work: bool, evaluations: in
     return tuple(verdicts)
 
 
-def describe_aside(aside: Sequence[SpillingConfig], *, limit: int, measured: int, of: int) -> str:
+def describe_aside(spilling_configs: Sequence[SpillingConfig], *, limit: int, measured: int, of: int) -> str:
     """Describes the configs above the limit, which are in rank order, in one line; "" without such configs.
 
     >>> one, two = (SpillingConfig(Config.of(BLOCK=block), block) for block in (64, 128))
     >>> describe_aside([one, two], limit=16, measured=1, of=5)
     '2 of 5 configs spill 64 to 128 values a thread to local memory (above 16): 1 measured last, 1 set aside'
     """
-    if not aside:
+    if not spilling_configs:
         return ""
-    low, high = aside[0].spills, aside[-1].spills
+    low, high = spilling_configs[0].spills, spilling_configs[-1].spills
     values = str(low) if low == high else f"{low} to {high}"
-    remaining = len(aside) - measured
+    remaining = len(spilling_configs) - measured
     then = ", ".join([f"{measured} measured last"] * (measured > 0) + [f"{remaining} set aside"] * (remaining > 0))
-    return f"{len(aside)} of {of} configs spill {values} values a thread to local memory (above {limit}): {then}"
+    count = len(spilling_configs)
+    return f"{count} of {of} configs spill {values} values a thread to local memory (above {limit}): {then}"
 
 
 # ---- Spill counts of configs, stored beside a study's trials ----
@@ -135,35 +138,35 @@ class Aside:
         self._space = space
         self._records = records
         above = spills_above(study, records, limit)
-        self._found = {spilling.config.order_key: spilling for spilling in ranked(above, space)} if above else {}
-        self._kept = set(self._found)
+        self._spilling = {spilling.config.order_key: spilling for spilling in ranked(above, space)} if above else {}
+        self._recorded_keys = set(self._spilling)
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._spilling)
 
     def __iter__(self) -> Iterator[SpillingConfig]:
         """Iterates over the configs in no particular order."""
-        return iter(self._found.values())
+        return iter(self._spilling.values())
 
     def __contains__(self, key: bytes) -> bool:
-        return key in self._found
+        return key in self._spilling
 
-    def add(self, one: SpillingConfig) -> None:
+    def add(self, spilling: SpillingConfig) -> None:
         """Sets a config aside."""
-        self._found[one.config.order_key] = one
+        self._spilling[spilling.config.order_key] = spilling
 
     @property
     def configs(self) -> tuple[SpillingConfig, ...]:
         """All configs that were set aside because they spill, least spilling first."""
-        return ranked(tuple(self), self._space) if self._found else ()
+        return ranked(tuple(self), self._space) if self._spilling else ()
 
     def keep(self) -> str:
         """Stores the new spill counts; returns "", or the reason why they could not be stored.
 
         Counts that are not stored are found again by the next session.
         """
-        new = [spilling for key, spilling in self._found.items() if key not in self._kept]
-        self._kept = set(self._found)
+        new = [spilling for key, spilling in self._spilling.items() if key not in self._recorded_keys]
+        self._recorded_keys = set(self._spilling)
         if not new:
             return ""
         document: JSON = {
@@ -181,7 +184,7 @@ class Aside:
 
         ``measured`` holds the order keys of all measured configs.
         """
-        count = sum(key in measured for key in self._found)
+        count = sum(key in measured for key in self._spilling)
         return describe_aside(self.configs, limit=self.limit or 0, measured=count, of=self._space.effort)
 
 

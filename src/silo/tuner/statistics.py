@@ -215,16 +215,16 @@ class Rounds:
         return min(keys, key=lambda key: (worst[key], self.time(key).median_ns, key))
 
 
-def quiet_rounds(taken: Mapping[bytes, tuple[int, ...]]) -> dict[bytes, tuple[int, ...]]:
+def quiet_rounds(samples_of: Mapping[bytes, tuple[int, ...]]) -> dict[bytes, tuple[int, ...]]:
     """Returns the samples of a comparison's quiet (undisturbed) rounds; empty if its trials do not share rounds."""
-    if len({len(samples) for samples in taken.values()}) != 1:
+    if len({len(samples) for samples in samples_of.values()}) != 1:
         return {}
-    totals = [sum(samples) for samples in zip(*taken.values(), strict=True)]
+    totals = [sum(samples) for samples in zip(*samples_of.values(), strict=True)]
     ordered = sorted(totals)
     low_total = ordered[min(len(ordered) // _LEAST_SHARE, len(ordered) - 1)]
     limit = max(ordered[len(ordered) // _QUICKEST] * _QUIET_PERMILLE // 1000, low_total)
     quiet_numbers = [number for number, total in enumerate(totals) if total <= limit]
-    return {key: tuple([samples[number] for number in quiet_numbers]) for key, samples in taken.items()}
+    return {key: tuple([samples[number] for number in quiet_numbers]) for key, samples in samples_of.items()}
 
 
 # ---- The reference config: measured beside all others, so that times can be corrected for slow phases of the machine
@@ -248,17 +248,20 @@ class ReferenceConfig:
     time_ns: int
 
 
-def counted_samples(samples: Sequence[int], beside: Sequence[int], time_ns: int) -> tuple[int, ...]:
+def counted_samples(samples: Sequence[int], reference_samples: Sequence[int], time_ns: int) -> tuple[int, ...]:
     """Scales samples as if each launch of the reference had taken ``time_ns`` nanoseconds.
 
-    ``beside`` are the reference's samples, spread evenly among ``samples``.
+    ``reference_samples`` are the reference's samples, spread evenly among ``samples``.
 
     >>> counted_samples([110, 200, 220], [100, 200, 200], 100)
     (110, 100, 110)
     """
     count = len(samples)
     return tuple(
-        [sample * time_ns // max(beside[number * len(beside) // count], 1) for number, sample in enumerate(samples)]
+        [
+            sample * time_ns // max(reference_samples[number * len(reference_samples) // count], 1)
+            for number, sample in enumerate(samples)
+        ]
     )
 
 
@@ -271,7 +274,7 @@ class Scales:
     """
 
     def __init__(self, trials: Iterable[Trial]) -> None:
-        self._own: dict[bytes, list[Trial]] = {}
+        self._trials_by_config: dict[bytes, list[Trial]] = {}
         self._levels: dict[bytes, list[int]] = {}
         self._times: dict[bytes, int] = {}
         for trial in trials:
@@ -287,7 +290,7 @@ class Scales:
         beside = trial.reference.config.order_key
         self._levels.setdefault(beside, []).append(median(trial.reference.samples_ns))
         if beside != trial.config.order_key:
-            self._own.setdefault(trial.config.order_key, []).append(trial)
+            self._trials_by_config.setdefault(trial.config.order_key, []).append(trial)
 
     def __bool__(self) -> bool:
         """Returns whether any trial has a reference."""
@@ -301,7 +304,7 @@ class Scales:
         if not above and key in self._times:
             return self._times[key]
         counted: list[int] = []
-        for trial in self._own.get(key, ()):
+        for trial in self._trials_by_config.get(key, ()):
             assert trial.reference is not None
             parent = trial.reference.config.order_key
             if parent not in above and parent != key:

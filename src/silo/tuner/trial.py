@@ -180,10 +180,10 @@ class Made(Persisted):
     silo: str = field(form=TEXT)
 
 
-def trials_to_record(trials: Iterable[Trial], made: Made | None = None) -> JSON:
+def trials_to_record(trials: Iterable[Trial], origin: Made | None = None) -> JSON:
     """Returns the record that stores ``trials``. It is one record, so that either all of them are stored or none."""
     record: dict[str, JSON] = {"schema": RECORD_SCHEMA, "trials": [trial.to_json() for trial in trials]}
-    return record if made is None else {**record, "made": made.to_json()}
+    return record if origin is None else {**record, "made": origin.to_json()}
 
 
 def made_of_record(record: JSON) -> Made | None:

@@ -143,16 +143,16 @@ def _flattened(pools: Iterable[list[Trial]]) -> list[Trial]:
     return [trial for pool in pools for trial in pool]
 
 
-def _choose_by_metric(known: Sequence[Trial], objective: Objective) -> Winner | None:
+def _choose_by_metric(trials: Sequence[Trial], objective: Objective) -> Winner | None:
     """Chooses the winner by a metric other than time."""
-    among = {pool[0].config.order_key: pool for pool in _usable(objective.admitted(known))}
+    among = {pool[0].config.order_key: pool for pool in _usable(objective.admitted(trials))}
     values = {
         config.order_key: value for config, value in values_of(objective.metric, _flattened(among.values())).items()
     }
     pools = [pool for key, pool in among.items() if key in values]
     if not pools:
         return None
-    scales = Scales(known)
+    scales = Scales(trials)
     largest = max(objective.cost_of(value) for value in values.values())
     rows: list[tuple[Estimate, Standing]] = []
     for pool in pools:

@@ -408,11 +408,13 @@ def _tune_case(
 class _Side:
     """The variants of one compiler that compete for a case, and their study."""
 
-    def __init__(self, kernel: BundledKernel, call: SeenCall, own: Sequence[BundleVariant], device: Device) -> None:
-        best = own[0].artifact.variant
+    def __init__(
+        self, kernel: BundledKernel, call: SeenCall, variants: Sequence[BundleVariant], device: Device
+    ) -> None:
+        best = variants[0].artifact.variant
         values = kernel.scalars(call)
-        self.compiler = own[0].artifact.compiler
-        self._variants = {own_variant.artifact.variant.config.order_key: own_variant for own_variant in own}
+        self.compiler = variants[0].artifact.compiler
+        self._variants = {own_variant.artifact.variant.config.order_key: own_variant for own_variant in variants}
         self.configs = ConfigSet(variant.artifact.variant.config for variant in self._variants.values())
         self.artifacts = KnownArtifacts({key: variant.artifact for key, variant in self._variants.items()})
         self.study = Study(
@@ -499,8 +501,8 @@ def _compared(
     return replace(comparison, remarks=(*unusable, *comparison.remarks))
 
 
-def _assumes(one: BundleVariant, assumed: Specialization) -> bool:
-    own = one.artifact.variant.specialization
+def _assumes(variant: BundleVariant, assumed: Specialization) -> bool:
+    own = variant.artifact.variant.specialization
     return own.facts == assumed.facts and own.extents == assumed.extents
 
 

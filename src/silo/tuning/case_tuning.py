@@ -255,7 +255,7 @@ def case_benches(study: CaseStudy, others: Sequence[Device] = ()) -> list[Bench]
     return [LocalBench(devices[0], case.arguments, lambda config, _: launcher(config))]
 
 
-def sent_case(study: CaseStudy, made: Study) -> SentCase:
+def sent_case(study: CaseStudy, search_study: Study) -> SentCase:
     """Returns a case in the form that agents receive.
 
     Raises CaseError if no recipe describes the case, or if a library runs its code.
@@ -269,7 +269,7 @@ def sent_case(study: CaseStudy, made: Study) -> SentCase:
     arguments, own = call_arguments(kernel, case), dict(recipe.arguments)
     values = {name: value for name, value in arguments.items() if name not in own}
     try:
-        return SentCase(made, recipe, kernel.grid, cast("Any", values), tuple(_passed(study))).checked()
+        return SentCase(search_study, recipe, kernel.grid, cast("Any", values), tuple(_passed(study))).checked()
     except (TypeError, ValueError) as error:
         raise CaseError(f"the case {case.label} of {kernel.name} cannot be recorded: {error}") from error
 

@@ -77,9 +77,9 @@ def measure_ceilings(device: Device) -> Ceilings:
     return ceilings
 
 
-def _rates(made: Kernel, device: Device) -> Iterator[tuple[int, int]]:
+def _rates(kernel: Kernel, device: Device) -> Iterator[tuple[int, int]]:
     """Tunes a kernel on its cases; yields each case's bytes or operations, and the best config's rate per second."""
-    for study in case_studies(made, device):
+    for study in case_studies(kernel, device):
         outcome, _ = tune_case(study, CaseLimits())
         work = study.case.work
         count = (work.bytes or work.flops or 0) if work else 0
@@ -95,7 +95,7 @@ def _functions() -> Any:  # noqa: ANN401  # a module of kernels
     raise ToolchainError("no kind of source that is installed has kernels to measure ceilings with")
 
 
-def _made(function: object, **options: Any) -> Kernel:  # noqa: ANN401  # options of silo.kernel
+def _kernel_of(function: object, **options: Any) -> Kernel:  # noqa: ANN401  # options of silo.kernel
     return cast("Kernel", kernel_of(kernel(function, **options)))
 
 
@@ -108,7 +108,7 @@ def _dot_grid(a: Any) -> tuple[Any, ...]:  # noqa: ANN401
 
 
 def _copy_kernel(kind: str) -> Kernel:
-    kernel = _made(_functions().copy, space=_COPY_SPACES[kind], key=["n"], grid=_copy_grid)
+    kernel = _kernel_of(_functions().copy, space=_COPY_SPACES[kind], key=["n"], grid=_copy_grid)
 
     def case(n: int, make: Make) -> Case:
         x, out = make.uniform(n), make.empty(n)
@@ -119,7 +119,7 @@ def _copy_kernel(kind: str) -> Kernel:
 
 
 def _dot_kernel(kind: str, dtype: str) -> Kernel:
-    kernel = _made(
+    kernel = _kernel_of(
         _functions().dot,
         space=_DOT_SPACES[kind],
         key=["size"],

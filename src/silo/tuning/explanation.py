@@ -161,7 +161,7 @@ def suggest_sizes(
             str(study.target),
             study.bucket_names,
             generalization,
-            suggest(generalization, _wanted(study, values.get(study.kernel, ())), count),
+            suggest(generalization, _sizes_of_cases(study, values.get(study.kernel, ())), count),
         )
         for study, generalization in study_generalizations
     ]
@@ -199,7 +199,7 @@ def _group(study: Study) -> bytes:
     return canonical_json({**members, "bucket": [], "specialization": [constants, extents]})
 
 
-def _wanted(study: Study, cases: Sequence[dict[str, Value]]) -> list[Bucket]:
+def _sizes_of_cases(study: Study, cases: Sequence[dict[str, Value]]) -> list[Bucket]:
     """Returns the sizes of the cases that have a scalar argument for every name of the key."""
     names = study.bucket_names
     return [tuple(case[name] for name in names) for case in cases if all(name in case for name in names)]

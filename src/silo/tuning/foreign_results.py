@@ -151,35 +151,35 @@ def export_results(
     return [ExportRow(str(folder / file), str(kept_study.study), len(kept_study.trials)) for kept_study, file in files]
 
 
-def _t4(kept: KeptStudy) -> str:
-    return write_t4((kept.study, trial) for trial in kept.trials)
+def _t4(entry: KeptStudy) -> str:
+    return write_t4((entry.study, trial) for trial in entry.trials)
 
 
-def _kernel_tuner(kept: KeptStudy) -> str:
-    sizes = [value for value in kept.study.bucket if isinstance(value, int) and not isinstance(value, bool)]
-    return write_cache(kept.study.kernel, kept.study.device.name, sizes, kept.trials)
+def _kernel_tuner(entry: KeptStudy) -> str:
+    sizes = [value for value in entry.study.bucket if isinstance(value, int) and not isinstance(value, bool)]
+    return write_cache(entry.study.kernel, entry.study.device.name, sizes, entry.trials)
 
 
-def _triton(kept: KeptStudy) -> str:
+def _triton(entry: KeptStudy) -> str:
     """Returns the text of a Triton autotune file, with Triton's key for torch tensors of the bucket's largest sizes."""
     arrays = [
-        parameter.dtype for parameter in kept.study.signature.parameters if parameter.kind is ParameterKind.POINTER
+        parameter.dtype for parameter in entry.study.signature.parameters if parameter.kind is ParameterKind.POINTER
     ]
-    return write_autotune([*kept.study.bucket, *(f"torch.{dtype}" for dtype in arrays)], kept.trials)
+    return write_autotune([*entry.study.bucket, *(f"torch.{dtype}" for dtype in arrays)], entry.trials)
 
 
-def _kernel_name(kept: KeptStudy) -> str:
+def _kernel_name(entry: KeptStudy) -> str:
     # Names that differ only in case cannot collide, because each path contains a part of the study's key.
-    return file_name(kept.study.kernel, both_cases=True)
+    return file_name(entry.study.kernel, both_cases=True)
 
 
-def _plain_name(kept: KeptStudy) -> str:
-    return f"{_kernel_name(kept)}-{kept.study.key[:12]}.json"
+def _plain_name(entry: KeptStudy) -> str:
+    return f"{_kernel_name(entry)}-{entry.study.key[:12]}.json"
 
 
-def _triton_name(kept: KeptStudy) -> str:
+def _triton_name(entry: KeptStudy) -> str:
     """Returns the file's path: one folder per study, in which the file has the name that Triton looks for."""
-    return f"{kept.study.key[:12]}/{_kernel_name(kept)}{SUFFIX}"
+    return f"{entry.study.key[:12]}/{_kernel_name(entry)}{SUFFIX}"
 
 
 _TABLES = ("vllm", "sglang")  # formats that put several studies into one file

@@ -116,7 +116,7 @@ def read_schedule(path: Path) -> Schedule:
 
 
 def _schedule_of(path: Path, document: Mapping[str, Any]) -> Schedule:
-    _known(document, ("budget_s", "turn_s", "patience", "kernels", "devices"), "the schedule")
+    _check_names(document, ("budget_s", "turn_s", "patience", "kernels", "devices"), "the schedule")
     kernels = tuple(_kernels_of(path, row) for row in _tables(document, "kernels"))
     if not kernels:
         raise ValueError("it names no kernels: add a table [[kernels]] with file = 'kernels.py'")
@@ -132,7 +132,7 @@ def _schedule_of(path: Path, document: Mapping[str, Any]) -> Schedule:
 
 
 def _kernels_of(path: Path, row: Mapping[str, Any]) -> ScheduledKernels:
-    _known(row, ("file", "names", "cases", "weight"), "[[kernels]]")
+    _check_names(row, ("file", "names", "cases", "weight"), "[[kernels]]")
     file = row.get("file")
     if not isinstance(file, str) or not file:
         raise ValueError("[[kernels]] needs file, the path of a Python file")
@@ -145,7 +145,7 @@ def _kernels_of(path: Path, row: Mapping[str, Any]) -> ScheduledKernels:
 
 
 def _device_of(row: Mapping[str, Any], number: int) -> ScheduledDevice:
-    _known(row, ("name", "device", "agents", "ray", "gpus"), "[[devices]]")
+    _check_names(row, ("name", "device", "agents", "ray", "gpus"), "[[devices]]")
     agents = _texts(row, "agents")
     device_names = [name for name in ("device", "ray") if row.get(name) is not None] + (["agents"] if agents else [])
     if len(device_names) > 1:
@@ -161,9 +161,9 @@ def _device_of(row: Mapping[str, Any], number: int) -> ScheduledDevice:
     return ScheduledDevice(str(name), row.get("device"), agents, row.get("ray"), gpus)
 
 
-def _known(row: Mapping[str, Any], names: Sequence[str], what: str) -> None:
+def _check_names(row: Mapping[str, Any], names: Sequence[str], label: str) -> None:
     if odd := sorted(set(row) - set(names)):
-        raise ValueError(f"{what} has no member {odd[0]!r}; there are {', '.join(names)}")
+        raise ValueError(f"{label} has no member {odd[0]!r}; there are {', '.join(names)}")
 
 
 def _tables(document: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:

@@ -109,7 +109,7 @@ class Toy:
 @pytest.fixture(autouse=True)
 def _forget_plugins():
     yield
-    device_plugins._asked.cache_clear()
+    device_plugins._listed_devices.cache_clear()
 
 
 def plugged(monkeypatch, **plugins):
@@ -118,7 +118,7 @@ def plugged(monkeypatch, **plugins):
     monkeypatch.setitem(sys.modules, "silo_test_plugins", SimpleNamespace(**plugins))
     own = dict(shipped_places("silo.devices"))
     monkeypatch.setattr(device_plugins, "_plugins", lambda: own | places)
-    device_plugins._asked.cache_clear()
+    device_plugins._listed_devices.cache_clear()
 
 
 def test_memory_and_kind_choose_the_device(monkeypatch):

@@ -111,19 +111,19 @@ def test_constraints():
 
 
 def test_what_the_caller_sets():
-    given = SPACE.for_call(given={"A": 128})
+    given = SPACE.for_call(constexprs={"A": 128})
     assert given.default == Config.of(A=128, B=64, num_warps=4)
     assert all(config.as_dict()["A"] == 128 for config in given.product())
     assert given.effort == SPACE.effort - 2
     assert Config.of(A=64, B=64, num_warps=4) not in given
-    odd = SPACE.for_call(given={"A": 96, "maxnreg": 64})
+    odd = SPACE.for_call(constexprs={"A": 96, "maxnreg": 64})
     assert odd.default == Config.of(A=96, B=64, num_warps=4, maxnreg=64)
     assert odd.effort == SPACE.effort - 2
     pairs = GroupedSpace(Config.of(A=64, B=1), ((Config.of(A=64, B=1), Config.of(A=32, B=2)),))
-    assert pairs.for_call(given={"B": 2}).default == Config.of(A=32, B=2), "a choice that agrees, whole"
-    narrow = SPACE.constrained([lambda c: c.A <= 256]).for_call(given={"A": 512})
+    assert pairs.for_call(constexprs={"B": 2}).default == Config.of(A=32, B=2), "a choice that agrees, whole"
+    narrow = SPACE.constrained([lambda c: c.A <= 256]).for_call(constexprs={"A": 512})
     assert narrow.listed == (Config.of(A=512, B=64, num_warps=4),), "the caller knows"
-    assert SPACE.for_call(given={"A": 64}).for_call(given={"A": 64}).default == BASE
+    assert SPACE.for_call(constexprs={"A": 64}).for_call(constexprs={"A": 64}).default == BASE
 
 
 def test_equal_spaces_have_equal_texts():

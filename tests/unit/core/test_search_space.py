@@ -66,7 +66,7 @@ def test_every_kind_leaves_to_a_call_what_the_caller_does_not_set(name):
         "BLOCK=128, num_warps=8",
     ]
     # A value that no config has is the caller's business: with it, the first one is left, and of groups their choices.
-    mine = space.for_call(given={"num_warps": 16})
+    mine = space.for_call(constexprs={"num_warps": 16})
     assert str(mine.default) == "BLOCK=64, num_warps=16"
     assert all(config.as_dict()["num_warps"] == 16 for config in mine.listed)
 

@@ -13,7 +13,7 @@ import pytest
 from fake_backend.measure import fake_study
 from silo.core.config import Config
 from silo.store.store import MemoryStore
-from silo.tuner.measure import Beside, Contender, MeasurePolicy, interleave, measure
+from silo.tuner.measure import Contender, MeasurePolicy, PairedReference, interleave, measure
 from silo.tuner.statistics import median
 from silo.tuner.trial import ReferenceSamples, Stage, Status
 from tuning_samples import tune
@@ -81,7 +81,7 @@ class Evaluator:
 
     def evaluate(self, config, reference=None):
         self.machine.pass_ns(COMPILE_NS)
-        beside = None if reference is None else Beside(self.contender(reference.config), reference.time_ns)
+        beside = None if reference is None else PairedReference(self.contender(reference.config), reference.time_ns)
         timing = measure(self.contender(config), self.machine, POLICY, best_ns=self.best_ns, beside=beside)
         trial = STUDY.trial(config, Status.OK, timing.samples)
         if not self.alone:

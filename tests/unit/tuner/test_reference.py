@@ -15,7 +15,7 @@ from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config
 from silo.store.store import MemoryStore
 from silo.tuner.ledger import Ledger, read_trials
-from silo.tuner.measure import Beside, Contender, MeasurePolicy, measure
+from silo.tuner.measure import Contender, MeasurePolicy, PairedReference, measure
 from silo.tuner.statistics import ReferenceConfig, Rounds, Scales, comparison_name, counted_samples, successor
 from silo.tuner.trial import ReferenceSamples, Stage, Status, Trial, trials_to_record
 from silo.tuner.winner import REMEDY, choose_winner, doubt, finalists, standings, superseding_record, undecided
@@ -172,7 +172,7 @@ def test_the_reference_takes_little_of_the_time(own_ns, reference_ns):
 
         return Contender(run)
 
-    timing = measure(launch("own", own_ns), Clock(), POLICY, beside=Beside(launch("reference", reference_ns), 1))
+    timing = measure(launch("own", own_ns), Clock(), POLICY, beside=PairedReference(launch("reference", reference_ns), 1))
     assert 3 <= len(timing.reference) <= len(timing.samples)
     assert spent["reference"] <= max(spent["own"] // 4, 6 * reference_ns, 2 * POLICY.warmup_ns)
 
@@ -181,7 +181,7 @@ def test_a_contender_is_not_dropped_for_a_slow_phase():
     best_ns, reference = 10_000, 20_000
     slow = Contender(lambda: 18_000)  # as fast as the best one, 1.8 times slower like the reference
     alone = measure(slow, Clock(), POLICY, best_ns=best_ns)
-    beside = measure(slow, Clock(), POLICY, best_ns=best_ns, beside=Beside(Contender(lambda: 36_000), reference))
+    beside = measure(slow, Clock(), POLICY, best_ns=best_ns, beside=PairedReference(Contender(lambda: 36_000), reference))
     assert len(alone.samples) < len(beside.samples) == POLICY.max_samples
     assert counted_samples(beside.samples, beside.reference, reference)[0] == best_ns
 

@@ -91,7 +91,7 @@ def test_a_restored_search_goes_on(name, known):
     again.restore(state)
     assert canonical_json(again.state()) == canonical_json(searcher.state())
     assert drain(again, separable) == drain(searcher, separable)
-    for other in (SPACE.constrained([lambda c: c.XBLOCK_0 > 1]), SPACE.for_call(given={"XBLOCK_1": 64})):
+    for other in (SPACE.constrained([lambda c: c.XBLOCK_0 > 1]), SPACE.for_call(constexprs={"XBLOCK_1": 64})):
         with pytest.raises(ValueError, match="not the state of this"):
             make_searcher(name, other, "seed").restore(state)
 

@@ -48,8 +48,8 @@ def test_who_has_a_limit():
     for kind, least in (("cuda", 16), ("hip", 32), ("cpu", 16)):
         assert spill_limit(Target(kind), by_heuristic=True) == least
         assert spill_limit(Target(kind), by_heuristic=False) is None
-        assert spill_limit(Target(kind), by_heuristic=False, asked=0) == 0
-        assert spill_limit(Target(kind), by_heuristic=True, asked=500) == 500
+        assert spill_limit(Target(kind), by_heuristic=False, requested=0) == 0
+        assert spill_limit(Target(kind), by_heuristic=True, requested=500) == 500
 
 
 @pytest.mark.parametrize(

@@ -37,17 +37,17 @@ def version_of_system(macos: str) -> str | None:
     return next((version for minimum, version in reversed(_OF_SYSTEM.items()) if number >= minimum), None)
 
 
-def runs_version(built: Target, here: Target) -> Decision:
-    """Whether a text for one language version compiles on a system whose newest version is ``here``.
+def runs_version(built: Target, target: Target) -> Decision:
+    """Whether a text for one language version compiles on a system whose newest version is ``target``.
 
     >>> bool(runs_version(Target.parse("metal:3.1"), Target.parse("metal:3.2")))
     True
     """
-    if built.kind != here.kind:
-        return Rejected(f"built for {built.kind}, the device is {here.kind}")
-    if built.arch <= here.arch:
-        return Accepted(f"Metal {here.arch} compiles texts for {built.arch}")
-    return Rejected(f"its text needs Metal {built.arch}, the system has {here.arch}")
+    if built.kind != target.kind:
+        return Rejected(f"built for {built.kind}, the device is {target.kind}")
+    if built.arch <= target.arch:
+        return Accepted(f"Metal {target.arch} compiles texts for {built.arch}")
+    return Rejected(f"its text needs Metal {built.arch}, the system has {target.arch}")
 
 
 # The libraries that drive the GPU: for each package, the module that is in sys.modules once it was imported.

@@ -170,7 +170,7 @@ def load_guard(torch: Any) -> Decision:  # noqa: ANN401  # the module
     """
     try:
         compiler = find_compiler(settings().cc, "the device guard for torch's CUDA key needs")
-        compiled = _kept(torch, compiler)
+        compiled = _compiled_module(torch, compiler)
         data = compiled.blob.data
         code = HostCode(hashlib.sha256(data).hexdigest(), compiled.blob.kind, compiled.launch)
         open_object(compiled.launch, data, session().store.trust.vouch(code, origin=_ORIGIN))
@@ -184,7 +184,7 @@ def guard_job(torch_version: str, compiler: str, cxx11_abi: object) -> str:
     return digest("silo.cuda-guard/1", [_SOURCE, torch_version, compiler, bool(cxx11_abi), list(_flags("", cxx11_abi))])
 
 
-def _kept(torch: Any, compiler: CCompiler) -> Compiled:  # noqa: ANN401
+def _compiled_module(torch: Any, compiler: CCompiler) -> Compiled:  # noqa: ANN401
     abi = torch.compiled_with_cxx11_abi()
     key = guard_job(str(torch.__version__), compiler.version, abi)
     artifacts = session().store.artifacts

@@ -167,11 +167,11 @@ class Placement:
         except (NotImplementedError, RuntimeError):  # a sparse tensor, or a subclass without memory of its own
             return None
 
-    def mark(self, tensor: Any, place: str, *, again: bool = True) -> Any:  # noqa: ANN401
+    def mark(self, tensor: Any, device: str, *, again: bool = True) -> Any:  # noqa: ANN401
         """Marks a tensor's storage and returns the tensor. With ``again=False``, an existing mark stays."""
         if type(tensor) in self._plain and (again or self.place_of(tensor) is None):
             try:
-                setattr(tensor.untyped_storage(), _MARK, place)
+                setattr(tensor.untyped_storage(), _MARK, device)
             except (NotImplementedError, RuntimeError):
                 return tensor
         return tensor
@@ -274,11 +274,11 @@ class Placement:
 
     def _keeping(self, method: _Function) -> _Function:
         def called(tensor: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            return self._kept(method(tensor, *args, **kwargs), tensor, *args)
+            return self._marked_if_host(method(tensor, *args, **kwargs), tensor, *args)
 
         return named_as(called, method)
 
-    def _kept(self, result: Any, *operands: Any) -> Any:  # noqa: ANN401
+    def _marked_if_host(self, result: Any, *operands: Any) -> Any:  # noqa: ANN401
         """Returns ``result``, marked as being on the host if all tensors among ``operands`` are."""
         for operand in operands:
             if isinstance(operand, self._torch.Tensor) and not self.is_on_host(operand):
@@ -318,8 +318,8 @@ class Placement:
 
         return named_as(made, function)
 
-    def _marked(self, result: Any, place: str, kwargs: dict[str, Any], *, again: bool = True) -> Any:  # noqa: ANN401
-        return result if kwargs.get("out") is not None else self.mark(result, place, again=again)
+    def _marked(self, result: Any, device: str, kwargs: dict[str, Any], *, again: bool = True) -> Any:  # noqa: ANN401
+        return result if kwargs.get("out") is not None else self.mark(result, device, again=again)
 
     def _of_data(self, function: _Function) -> _Function:
         """Wraps ``torch.tensor`` or a similar function.
@@ -347,7 +347,7 @@ class Placement:
     def _moved(self, tensor: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         target = self._target(args[0] if args else kwargs.get("device", kwargs.get("other")))
         if target is None:
-            return self._kept(self._to(tensor, *args, **kwargs), tensor)
+            return self._marked_if_host(self._to(tensor, *args, **kwargs), tensor)
         if target == DEVICE and (kwargs.get("device") is not None):
             kwargs["device"] = self._cpu
         elif target == DEVICE and args and not isinstance(args[0], self._torch.Tensor):
@@ -530,9 +530,9 @@ def connect(module: Any) -> None:  # noqa: ANN401
 def _refuse_nccl(distributed: Any) -> None:  # noqa: ANN401
     groups = distributed.distributed_c10d
 
-    def without_nccl(function: Callable[..., Any], place: int) -> Callable[..., Any]:
+    def without_nccl(function: Callable[..., Any], index: int) -> Callable[..., Any]:
         def called(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            backend = kwargs.get("backend", args[place] if len(args) > place else None)
+            backend = kwargs.get("backend", args[index] if len(args) > index else None)
             if isinstance(backend, str) and "nccl" in backend.lower():
                 raise DeviceError(_reason("NCCL", 'it joins GPUs; name the backend "gloo", which joins CPUs'))
             return function(*args, **kwargs)

@@ -439,12 +439,12 @@ class Stream:
         return f"<torch.cuda.Stream device=cuda:0 cuda_stream={self.stream_id:#x}>"
 
     def __enter__(self) -> Self:
-        self._before = current_stream()
+        self._previous = current_stream()
         set_stream(self)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
-        set_stream(self._before)
+        set_stream(self._previous)
 
 
 _default = Stream(stream_id=0)
@@ -476,11 +476,11 @@ class StreamContext:
         self.stream = stream
 
     def __enter__(self) -> None:
-        self._before = current_stream()
+        self._previous = current_stream()
         set_stream(self.stream)
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
-        set_stream(self._before)
+        set_stream(self._previous)
 
 
 class Event:

@@ -57,7 +57,7 @@ class KernelsOfHelion:
     """A cache of Silo kernels by Helion kernel and argument types. Safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple[object, ...], _Made] = {}
+        self._cached_kernels: dict[tuple[object, ...], _Made] = {}
         self._lock = Mutex()
 
     def serving(self, kernel: object, arguments: Sequence[object], grid: Axes, block: Axes) -> Any:  # noqa: ANN401
@@ -76,24 +76,26 @@ class KernelsOfHelion:
                 empty = empty or 0 in shape
         key = (id(kernel), block, empty, *types)
         marks_text = marks_said(kernel)
-        cached_kernel = self._made.get(key)
+        cached_kernel = self._cached_kernels.get(key)
         if (
             cached_kernel is not None
             and cached_kernel.said == marks_text
-            and (not cached_kernel.own or cached_kernel.own == _own(arguments, grid))
+            and (not cached_kernel.own or cached_kernel.own == _host_values(arguments, grid))
         ):
             return cached_kernel.made
         marks = launch_marks(kernel)
         new_kernel = silo_kernel(kernel, arguments, grid, block, dynamic=empty)
         with self._lock:
-            self._made.pop(key, None)
-            self._made[key] = _Made(kernel, marks_text, () if marks.plain else _own(arguments, grid), new_kernel)
-            while len(self._made) > _KEPT:
-                del self._made[next(iter(self._made))]
+            self._cached_kernels.pop(key, None)
+            self._cached_kernels[key] = _Made(
+                kernel, marks_text, () if marks.plain else _host_values(arguments, grid), new_kernel
+            )
+            while len(self._cached_kernels) > _KEPT:
+                del self._cached_kernels[next(iter(self._cached_kernels))]
         return new_kernel
 
 
-def _own(arguments: Sequence[object], grid: Axes) -> tuple[object, ...]:
+def _host_values(arguments: Sequence[object], grid: Axes) -> tuple[object, ...]:
     """Returns the values that a generated host function depends on: the grid, and the ranks of the arguments."""
     return (grid, *map(_rank, arguments))
 
@@ -141,13 +143,13 @@ def written_signature(kernel: object, arguments: Sequence[object]) -> Mapping[st
     return types
 
 
-def _element(kernel: object, place: int, array: Any) -> str:  # noqa: ANN401  # of any library
+def _element(kernel: object, index: int, array: Any) -> str:  # noqa: ANN401  # of any library
     word = str(array.dtype).rpartition(".")[2]
     try:
         return dtype(word).short
     except KeyError:
         raise ArgumentError(
-            f"{name_of(kernel)}: argument {place} is an array of {word}, which Silo does not know"
+            f"{name_of(kernel)}: argument {index} is an array of {word}, which Silo does not know"
         ) from None
 
 

@@ -49,8 +49,8 @@ def install(*backends: str) -> tuple[str, ...]:
 class _NumSM:
     """A replacement of Helion's ``get_num_sm``: Helion's own function, but :func:`num_sm` for CPUs."""
 
-    def __init__(self, own: Callable[..., int]) -> None:
-        self.own = own
+    def __init__(self, original: Callable[..., int]) -> None:
+        self.own = original
 
     def __call__(self, device: Any, *, reserved_sms: int = 0) -> int:  # noqa: ANN401  # a torch.device
         if device.type != "cpu":

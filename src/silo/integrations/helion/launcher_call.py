@@ -141,7 +141,7 @@ def plain_arguments(kernel: object, arguments: Sequence[object]) -> tuple[object
     )
 
 
-def _plain(kernel: object, place: int, argument: Any) -> object:  # noqa: ANN401  # from the caller
+def _plain(kernel: object, index: int, argument: Any) -> object:  # noqa: ANN401  # from the caller
     shape = getattr(argument, "shape", None)
     if shape is not None:
         return argument if len(shape) else argument.reshape(1)  # a view, so that a kernel writes to the caller's array
@@ -151,5 +151,5 @@ def _plain(kernel: object, place: int, argument: Any) -> object:  # noqa: ANN401
     if isinstance(argument, bool | int | float):
         return argument
     raise ArgumentError(
-        f"{name_of(kernel)}: argument {place} is a {type(argument).__name__}; a CuTe launch takes arrays and numbers"
+        f"{name_of(kernel)}: argument {index} is a {type(argument).__name__}; a CuTe launch takes arrays and numbers"
     )

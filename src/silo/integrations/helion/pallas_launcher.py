@@ -173,15 +173,15 @@ def _block(block: Sequence[int | None], shape: tuple[int, ...]) -> tuple[int | N
     )
 
 
-def _dim(one: Any) -> int | tuple[int, int, int] | None:  # noqa: ANN401
-    if isinstance(one, tuple | list):
-        axis, stride, count = cast("Sequence[int]", one)
+def _dim(size: Any) -> int | tuple[int, int, int] | None:  # noqa: ANN401
+    if isinstance(size, tuple | list):
+        axis, stride, count = cast("Sequence[int]", size)
         return int(axis), max(int(stride), 1), int(count)
-    return None if one is None else int(one)
+    return None if size is None else int(size)
 
 
-def _scratch(one: tuple[Any, ...]) -> Scratch:
-    shape, element, *kind = one
+def _scratch(description: tuple[Any, ...]) -> Scratch:
+    shape, element, *kind = description
     name = str(element).rpartition(".")[2].rstrip("_")  # for names such as jnp.float32 or jnp.bool_
     chosen = kind[0] if kind else "vmem"
     return (

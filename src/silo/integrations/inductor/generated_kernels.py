@@ -393,7 +393,7 @@ def served_launcher(heuristics: Any, plain: Callable[[Any], Any]) -> Callable[[A
         try:
             ours = _generated(heuristics, self, _native_launcher(self.kernel))
         except SiloError as error:
-            _tell(str(self.inductor_meta.get("kernel_name", "a kernel")), str(error))
+            _log_fallback(str(self.inductor_meta.get("kernel_name", "a kernel")), str(error))
             return launcher
         members: dict[str, Any] = launcher.__dict__
         for name, value in members.items():
@@ -440,6 +440,6 @@ def _generated(heuristics: Any, result: Any, native: Launcher) -> Any:  # noqa: 
     )
 
 
-def _tell(kernel: str, reason: str) -> None:
+def _log_fallback(kernel: str, reason: str) -> None:
     message = f"{kernel} is launched by Triton's launcher, at its cost (about a microsecond): {reason}"
     _notices.once(message, message)

@@ -62,8 +62,8 @@ class ChoiceDecisions:
         mode = settings().tune
         may_measure = mode not in ("off", "cached", "frozen") and not is_frozen()
 
-        def usable(kept: KeptDecision) -> bool:
-            return _times_of(kept, labels, whole=may_measure) is not None
+        def usable(decision: KeptDecision) -> bool:
+            return _times_of(decision, labels, complete=may_measure) is not None
 
         try:
             question = self._question(operator, inputs, hint)
@@ -73,7 +73,7 @@ class ChoiceDecisions:
             if slot in self._used and self._used[slot].as_dict()["choice"] in labels:
                 decision = KeptDecision(replace(question.wanted, config=self._used[slot]), (), 0)
             else:
-                decision = self._decisions.known(question, usable)
+                decision = self._decisions.decision_for(question, usable)
         except FrozenError:
             raise
         except (SiloError, OSError) as error:
@@ -178,7 +178,7 @@ class ChoiceDecisions:
         used = self._used.get(question.wanted.slot)
         if used is not None:
             return used
-        decision = self._decisions.known(question, _is_time)
+        decision = self._decisions.decision_for(question, _is_time)
         return None if decision is None else decision.winner.config
 
 
@@ -194,8 +194,8 @@ def _may_measure() -> bool:
 _INDEX = re.compile(r"(\bindex=|cuda:|_DeviceGuard\(|set_device\(|get_raw_stream\(|\bstream)\d+")
 
 
-def _is_time(kept: KeptDecision) -> bool:
-    return "nanoseconds" in kept.winner.config.as_dict()
+def _is_time(decision: KeptDecision) -> bool:
+    return "nanoseconds" in decision.winner.config.as_dict()
 
 
 def _fused(time_ms: float) -> Measured:
@@ -246,20 +246,20 @@ def _only_choice(config: Config) -> Config:
     return Config.of(choice=config.as_dict().get("choice", ""))
 
 
-def _times_of(kept: KeptDecision, labels: Mapping[str, Any], *, whole: bool) -> dict[Any, float] | None:
+def _times_of(decision: KeptDecision, labels: Mapping[str, Any], *, complete: bool) -> dict[Any, float] | None:
     """Returns the times of all choices from an earlier decision. A choice without a measured time gets infinity.
 
-    Returns None if the decided choice is not among ``labels``, or if the decision has no times. With ``whole``, returns
-    None also if a decision of the store lacks a choice, because that choice may be faster. A decision of a lock file
-    counts even if it lacks choices.
+    Returns None if the decided choice is not among ``labels``, or if the decision has no times. With ``complete``,
+    returns None also if a decision of the store lacks a choice, because that choice may be faster. A decision of a
+    lock file counts even if it lacks choices.
     """
-    chosen = kept.winner.config.as_dict()
+    chosen = decision.winner.config.as_dict()
     if chosen.get("choice") not in labels or "times" not in chosen:
         return None
-    measured = {config.as_dict().get("choice") for config in kept.configs}
-    if whole and measured and any(label not in measured for label in labels):
+    measured = {config.as_dict().get("choice") for config in decision.configs}
+    if complete and measured and any(label not in measured for label in labels):
         return None
-    return _choice_times(kept.winner.config, labels)
+    return _choice_times(decision.winner.config, labels)
 
 
 def _choice_times(config: Config, labels: Mapping[str, Any]) -> dict[Any, float]:

@@ -229,7 +229,7 @@ class TunerDecisions:
         if question is None:
             return None
         try:
-            decision = self._decisions.known(question, lambda kept: _fits(candidates, kept.winner.config))
+            decision = self._decisions.decision_for(question, lambda kept: _fits(candidates, kept.winner.config))
             if cached:
                 return _beside_torchs(
                     question.name, candidates[0], None if decision is None else decision.winner.config
@@ -462,19 +462,21 @@ def _is_cached(autotuner: Any) -> bool:  # noqa: ANN401
     return info.get("autotune_cache_state") == "hit"
 
 
-def _beside_torchs(name: str, own: Config, kept: Config | None) -> Config | None:
-    """Returns Silo's decision ``kept`` for a kernel whose config ``own`` is from torch's cache; logs the choice.
+def _beside_torchs(name: str, own_config: Config, torch_config: Config | None) -> Config | None:
+    """Returns Silo's decision for a kernel whose config is in torch's cache, too; logs the choice.
 
     None means that torch's config is used.
     """
-    if kept is None:
+    if torch_config is None:
         _notices.once(
             f"cached {name}",
-            f"{name} uses {own}, which torch's own cache holds: nothing was measured, and Silo does not keep it",
+            f"{name} uses {own_config}, which torch's own cache holds: nothing was measured, and Silo does not keep it",
         )
-    elif kept != own:
-        _notices.once(f"cached {name}", f"{name} uses the decision {kept}; torch's own cache holds {own}")
-    return kept
+    elif torch_config != own_config:
+        _notices.once(
+            f"cached {name}", f"{name} uses the decision {torch_config}; torch's own cache holds {own_config}"
+        )
+    return torch_config
 
 
 def _descends(autotuner: Any, launcher: Any) -> bool:  # noqa: ANN401

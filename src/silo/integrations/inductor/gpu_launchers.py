@@ -74,19 +74,19 @@ def native_launchers(heuristics: Any, is_on: Callable[[], bool], plain: Callable
         if self.compile_meta.get("device_type") != "cuda" or not is_on():
             return plain(self)
         try:
-            return _made(heuristics, self, plain)
+            return _launching_function(heuristics, self, plain)
         except (SiloError, OSError) as error:
-            _tell(self, str(error))
+            _log_fallback(self, str(error))
             return plain(self)
         # the installed torch's objects have other attributes than expected
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            _tell(self, f"this torch describes it in another form: {type(error).__name__}: {error}")
+            _log_fallback(self, f"this torch describes it in another form: {type(error).__name__}: {error}")
             return plain(self)
 
     return make_launcher
 
 
-def _made(heuristics: Any, result: Any, plain: Callable[[Any], Any]) -> Any:  # noqa: ANN401
+def _launching_function(heuristics: Any, result: Any, plain: Callable[[Any], Any]) -> Any:  # noqa: ANN401
     """Returns the launching function for Inductor's code: it computes the grid and passes the kernel's parameters."""
     if result.inductor_meta.get("store_cubin"):
         raise UnsupportedError("torch exports its code (cpp_wrapper)")
@@ -131,7 +131,7 @@ def _runner(native: Launcher, result: Any, plain: Callable[[Any], Any], names: S
             try:
                 native[x, y, z](*arguments, stream=stream)
             except ArgumentError as error:  # nothing was launched, so torch's launcher can serve this call
-                _tell(result, str(error))
+                _log_fallback(result, str(error))
                 others.append(plain(result))
             else:
                 return
@@ -158,7 +158,7 @@ def _describe(heuristics: Any, launcher: Any, result: Any, launch: LaunchInfo, l
     launcher.silo_kernel = loaded
 
 
-def _tell(result: Any, reason: str) -> None:  # noqa: ANN401
+def _log_fallback(result: Any, reason: str) -> None:  # noqa: ANN401
     name = str(result.inductor_meta.get("kernel_name", "a kernel"))
     message = f"{name} is launched by torch's own launcher, at its cost (some microseconds at most): {reason}"
     _notices.once(message, message)

@@ -94,8 +94,8 @@ def _missing(module: Any, point: HookPoint) -> str:  # noqa: ANN401
     return "" if function is not None and fits(point.parameters, function) else str(point)
 
 
-def _judge(found: list[str]) -> Decision:
-    missing = [name for name in found if name]
+def _judge(missing_hooks: list[str]) -> Decision:
+    missing = [name for name in missing_hooks if name]
     if missing:
         return Rejected(f"this torch's Inductor has no {', '.join(missing)} of the form that Silo knows")
     return Accepted("its hook points are here")
@@ -268,9 +268,9 @@ class _Part:
         self._is_put = True
         self.add(module, make(self, module))
 
-    def add(self, module: Any, made: _Made) -> None:  # noqa: ANN401
+    def add(self, module: Any, silo_member: _Made) -> None:  # noqa: ANN401
         """Replaces functions of a module until the part is turned off."""
-        for point, replacement in made:
+        for point, replacement in silo_member:
             patch = _holder(module, point), point.name, replacement
             self._undo.append(patch)
             HOOKS.put(*patch)

@@ -101,7 +101,7 @@ class Decisions:
     def __init__(self) -> None:
         self._decider = Decider(_notices)
 
-    def known(self, question: Question, usable: Callable[[KeptDecision], bool]) -> KeptDecision | None:
+    def decision_for(self, question: Question, usable: Callable[[KeptDecision], bool]) -> KeptDecision | None:
         """Returns the decision for exactly this question, if ``usable`` accepts it; else None.
 
         Raises:

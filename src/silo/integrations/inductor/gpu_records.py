@@ -168,7 +168,7 @@ class KernelRecords:
         self._heuristics = heuristics
         self._functions: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self._compiled: weakref.WeakKeyDictionary[Any, dict[Config, Any]] = weakref.WeakKeyDictionary()
-        self._kept: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._recorded_kernels: weakref.WeakSet[Any] = weakref.WeakSet()
         self._on = True
 
     def stop(self) -> None:
@@ -201,7 +201,7 @@ class KernelRecords:
         except (SiloError, AttributeError, KeyError, TypeError, ValueError) as error:
             if records.frozen:
                 raise FrozenError(f"{autotuner.fn.__name__} cannot be served: {error}") from error
-            self._tell(autotuner, "compiled by Triton", error)
+            self._log_failure(autotuner, "compiled by Triton", error)
             return None
         if compiled is None:
             return None
@@ -232,18 +232,18 @@ class KernelRecords:
         Returns the config if this call is the first for the kernel, else None.
         """
         records = present_records()
-        if not self._on or not isinstance(records, Capture) or autotuner in self._kept:
+        if not self._on or not isinstance(records, Capture) or autotuner in self._recorded_kernels:
             return None
         if len(autotuner.launchers) != 1 or autotuner.device_props.type != "cuda" or _is_measured_alone(autotuner):
             return None
-        self._kept.add(autotuner)
+        self._recorded_kernels.add(autotuner)
         config = config_of(autotuner.launchers[0].config)
         try:
             result = self._result_of(autotuner, config)
             call, _ = self._call(autotuner, result.config)
             records.keep_compiled(call, _compiled_of(call, result), "launched by a graph of torch.compile")
         except (SiloError, OSError, AttributeError, KeyError, TypeError, ValueError) as error:
-            self._tell(autotuner, "not recorded", error)
+            self._log_failure(autotuner, "not recorded", error)
         return config
 
     def _result_of(self, autotuner: Any, config: Config) -> Any:  # noqa: ANN401
@@ -276,7 +276,7 @@ class KernelRecords:
         return call, meta
 
     @staticmethod
-    def _tell(autotuner: Any, fate: str, error: Exception) -> None:  # noqa: ANN401
+    def _log_failure(autotuner: Any, fate: str, error: Exception) -> None:  # noqa: ANN401
         name = str(autotuner.fn.__name__)
         _notices.once(f"{name} {error}", f"{name}: {fate}: {error}")
 

@@ -72,29 +72,29 @@ class HookStack:
 
     def __init__(self) -> None:
         self._lock = Mutex()
-        self._places: dict[tuple[int, str], _Place] = {}
+        self._replaced: dict[tuple[int, str], _Place] = {}
 
     def put(self, holder: Any, name: str, make: Replacement) -> None:  # noqa: ANN401
         """Replaces a member by ``make(member)``, where the member may already be a replacement."""
         with self._lock:
             key = (id(holder), name)
-            patch = self._places.get(key)
+            patch = self._replaced.get(key)
             if patch is None:
                 members = cast("dict[str, Any]", vars(holder))
-                patch = self._places[key] = _Place(holder, name, members[name], members[name])
+                patch = self._replaced[key] = _Place(holder, name, members[name], members[name])
             patch.makers.append(make)
             self._renew(patch)
 
     def take(self, holder: Any, name: str, make: Replacement) -> None:  # noqa: ANN401
         """Removes the replacement of one :meth:`put`; the member's other replacements stay."""
         with self._lock:
-            patch = self._places.get((id(holder), name))
+            patch = self._replaced.get((id(holder), name))
             if patch is None or make not in patch.makers:
                 return
             patch.makers.remove(make)
             self._renew(patch)
             if not patch.makers:
-                del self._places[id(holder), name]
+                del self._replaced[id(holder), name]
 
     @staticmethod
     def _renew(place: _Place) -> None:

@@ -188,7 +188,7 @@ def enable(
         torch: Any = import_module("torch")
     except ImportError as error:
         raise PackageError(f"torch.compile needs torch, which cannot be imported: {error}") from error
-    seams, decision = _look(str(torch.__version__), force=force)
+    seams, decision = _find_hook_points(str(torch.__version__), force=force)
     if seams is None:
         _SWITCH.refuse(decision)
         return Enabled(decision, None)
@@ -219,7 +219,7 @@ def state(device: str = "cpu") -> Decision:
     return _joined(gpu_state())
 
 
-def _look(version: str, *, force: bool) -> tuple[InductorHookPoints | None, Decision]:
+def _find_hook_points(version: str, *, force: bool) -> tuple[InductorHookPoints | None, Decision]:
     """Returns Inductor's functions if Silo may and can replace them, else None; and the decision with its reason.
 
     With ``force``, a torch that is known not to work is accepted.
@@ -255,14 +255,14 @@ class _Switch:
     def __init__(self) -> None:
         self.decision: Decision = Rejected("nobody asked for it: call silo.integrations.inductor.enable()")
         self._lock = Mutex()
-        self._wanted = 0
+        self._enabled_count = 0
         self._put_there: list[tuple[Any, str, Replacement]] = []
         self._notices = Notices()
 
     def refuse(self, decision: Decision) -> None:
         """Logs once why Silo stays off."""
         with self._lock:
-            if self._wanted == 0:
+            if self._enabled_count == 0:
                 self.decision = decision
         self._notices.once(
             decision.reason,
@@ -272,8 +272,8 @@ class _Switch:
 
     def more(self, seams: InductorHookPoints, decision: Decision) -> Callable[[], None]:
         with self._lock:
-            self._wanted += 1
-            if self._wanted == 1:
+            self._enabled_count += 1
+            if self._enabled_count == 1:
                 self._put(seams)
                 self.decision = decision
         count, backend, tag = _here.get()
@@ -297,8 +297,8 @@ class _Switch:
 
     def _less(self) -> None:
         with self._lock:
-            self._wanted -= 1
-            if self._wanted == 0:
+            self._enabled_count -= 1
+            if self._enabled_count == 0:
                 for holder, name, make in reversed(self._put_there):
                     HOOKS.take(holder, name, make)
                 self._put_there.clear()

@@ -108,16 +108,16 @@ def jax_call(
 def _sorted_out(
     jax: Any,  # noqa: ANN401
     kernel: Callee,
-    given: Mapping[str, Any],
+    keywords: Mapping[str, Any],
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Sorts a call's arguments into three dicts: jax arrays in the kernel's order, other values, and options."""
     signature = kernel.signature
     arrays: dict[str, Any] = {}
     scalars: dict[str, Any] = {}
     for name in signature.names:
-        if name not in given:
+        if name not in keywords:
             continue
-        value = given[name]
+        value = keywords[name]
         if not hasattr(value, "shape") or not hasattr(value, "dtype"):
             scalars[name] = value
             continue
@@ -138,7 +138,7 @@ def _sorted_out(
             )
         else:
             arrays[name] = value if isinstance(value, jax.Array) else jax.numpy.asarray(value)
-    options = {name: value for name, value in given.items() if name not in signature.names}
+    options = {name: value for name, value in keywords.items() if name not in signature.names}
     for name in options:
         if not is_option(name):
             raise ArgumentError(
@@ -183,15 +183,15 @@ def _shape(kernel: Callee, name: str, shape: Any) -> tuple[int, ...]:  # noqa: A
 def _results(
     jax: Any,  # noqa: ANN401
     kernel: Callee,
-    made: Mapping[str, OutSpec],
+    outputs: Mapping[str, OutSpec],
     aliases: Sequence[str],
-    given: Mapping[str, Any],
+    values: Mapping[str, Any],
     operands: Sequence[ArrayForm],
 ) -> tuple[ArrayForm, ...]:
     """Returns the forms of the call's results, in the order of the kernel's parameters."""
     names = kernel.signature.names
     places = {operand.name: number for number, operand in enumerate(operands)}
-    for name in made:
+    for name in outputs:
         if name not in names:
             raise ArgumentError(f"{kernel.name}: out= names {name}, and its parameters are {', '.join(names)}")
     for name in aliases:
@@ -201,25 +201,25 @@ def _results(
                 f"{kernel.name}: aliases= names {name}, and the arrays that the call gives are {have}: "
                 "pass the array that is updated, or name it in out="
             )
-    if not made and not aliases:
+    if not outputs and not aliases:
         raise ArgumentError(
             f"{kernel.name}: the call returns nothing, and a program of jax keeps only what it returns: name what "
             "the kernel makes in out=, what it updates in aliases="
         )
-    forms = {name: _made(jax, kernel, name, spec, given, {operand.name: operand for operand in operands})
-             for name, spec in made.items()}  # fmt: skip
+    forms = {name: _output_form(jax, kernel, name, spec, values, {operand.name: operand for operand in operands})
+             for name, spec in outputs.items()}  # fmt: skip
     for name in dict.fromkeys(aliases):
         array = operands[places[name]]
         forms[name] = ArrayForm(name, array.dtype, array.shape, places[name])
     return tuple(forms[name] for name in names if name in forms)
 
 
-def _made(
+def _output_form(
     jax: Any,  # noqa: ANN401
     kernel: Callee,
     name: str,
     spec: Any,  # noqa: ANN401
-    given: Mapping[str, Any],
+    values: Mapping[str, Any],
     operands: Mapping[str, ArrayForm],
 ) -> ArrayForm:
     if type(spec) is str:
@@ -229,7 +229,7 @@ def _made(
                 f"{', '.join(operands) or 'none'}"
             )
         return ArrayForm(name, operands[spec].dtype, operands[spec].shape)
-    like = _like(jax, kernel, name, spec, given)
+    like = _like(jax, kernel, name, spec, values)
     if not hasattr(like, "shape") or not hasattr(like, "dtype"):
         raise ArgumentError(
             f"{kernel.name}: out= says of {name} {like!r}: give the name of an argument, a jax.ShapeDtypeStruct, or a "
@@ -245,12 +245,12 @@ def _made(
     return ArrayForm(name, element.name, _shape(kernel, name, like.shape))
 
 
-def _like(jax: Any, kernel: Callee, name: str, spec: Any, given: Mapping[str, Any]) -> Any:  # noqa: ANN401
+def _like(jax: Any, kernel: Callee, name: str, spec: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401
     """Returns the ``out=`` entry of an output; if that is a function, its result for the call's arguments."""
     if hasattr(spec, "shape") or not callable(spec):
         return spec
     try:
-        return spec(SimpleNamespace(**given))
+        return spec(SimpleNamespace(**values))
     except (jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:
         raise SourceError(
             f"{kernel.name}: the shape of the output {name} depends on values that jax traces, which are not "
@@ -446,16 +446,16 @@ def _refuse_gradient(primals: Any, tangents: Any, *, form: JaxCallForm) -> Any: 
     )
 
 
-def _batch(primitive: Any, arrays: Sequence[Any], places: Sequence[Any], *, form: JaxCallForm) -> Any:  # noqa: ANN401
+def _batch(primitive: Any, arrays: Sequence[Any], batch_axes: Sequence[Any], *, form: JaxCallForm) -> Any:  # noqa: ANN401
     """Applies ``vmap``: one call that launches once for each example, or a loop of calls."""
     jax = connected()
-    mapped = [batch_axis is not None for batch_axis in places]
+    mapped = [batch_axis is not None for batch_axis in batch_axes]
     size = next(
-        array.shape[batch_axis] for array, batch_axis in zip(arrays, places, strict=True) if batch_axis is not None
+        array.shape[batch_axis] for array, batch_axis in zip(arrays, batch_axes, strict=True) if batch_axis is not None
     )
     moved = [
         jax.numpy.moveaxis(array, batch_axis, 0) if is_mapped else array
-        for array, batch_axis, is_mapped in zip(arrays, places, mapped, strict=True)
+        for array, batch_axis, is_mapped in zip(arrays, batch_axes, mapped, strict=True)
     ]
     if form.vmap_method in ("sequential", "sequential_unrolled") or len(form.batch) == _MOST_AXES:
         outputs = _looped(jax, primitive, moved, mapped, form)

@@ -195,36 +195,38 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
-def element_of(kernel: str, name: str, given: Any) -> DType:  # noqa: ANN401  # a dtype of jax
+def element_of(kernel: str, name: str, jax_dtype: Any) -> DType:  # noqa: ANN401  # a dtype of jax
     """Converts a dtype of jax to a dtype of Silo.
 
     Raises:
         ArgumentError: kernels do not support the dtype.
     """
     try:
-        return dtype(str(given))
+        return dtype(str(jax_dtype))
     except KeyError:
         raise ArgumentError(
-            f"{kernel}: {name} has elements of {given}, which no kernel knows: convert it, for example to float32 "
+            f"{kernel}: {name} has elements of {jax_dtype}, which no kernel knows: convert it, for example to float32 "
             "(complex numbers to two arrays, keys of jax.random to their data)"
         ) from None
 
 
-def named(kernel: Callee, args: Sequence[object], kwargs: Mapping[str, object], made: Sequence[str]) -> dict[str, Any]:
-    """Returns the arguments of a call by name. ``args`` are the kernel's arguments without the outputs in ``made``.
+def named(
+    kernel: Callee, args: Sequence[object], kwargs: Mapping[str, object], output_names: Sequence[str]
+) -> dict[str, Any]:
+    """Returns the arguments of a call by name; ``args`` are the kernel's without the outputs in ``output_names``.
 
     Raises:
         ArgumentError: too many arguments, an argument given twice, or an unknown name.
     """
-    names = [name for name in kernel.argument_names if name not in made]
+    names = [name for name in kernel.argument_names if name not in output_names]
     if len(args) > len(names):
         raise ArgumentError(
             f"{kernel.name} was given {len(args)} arguments, and takes {len(names)} here: {', '.join(names)}"
         )
     arguments: dict[str, Any] = dict(zip(names, args, strict=False))
     for name, value in kwargs.items():
-        if name in arguments or name in made:
-            problem = "is an output that the call makes" if name in made else "was given twice"
+        if name in arguments or name in output_names:
+            problem = "is an output that the call makes" if name in output_names else "was given twice"
             raise ArgumentError(f"{kernel.name}: {name} {problem}")
         arguments[name] = value
     return arguments
@@ -274,10 +276,10 @@ class KernelHere:
         """The declared grid."""
         return self.kernel.grid
 
-    def completed(self, given: dict[str, Any]) -> dict[str, Any]:
+    def completed(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Adds the arguments that the author's Python heuristics compute. The heuristics run at each call."""
         launcher = self.kernel.resolver.direct
-        return launcher.complete((), given) if isinstance(launcher, HeuristicLauncher) else given
+        return launcher.complete((), arguments) if isinstance(launcher, HeuristicLauncher) else arguments
 
     def effects(self, call: SeenCall, device: Device, mutates: Collection[str] | None) -> dict[str, Effect]:
         """Returns the call's effect on each array. Raises as :func:`silo.integrations.call_effects.effects_of`."""
@@ -320,9 +322,9 @@ class PackedKernel:
         """The declared grid."""
         return self.kernel.grid
 
-    def completed(self, given: dict[str, Any]) -> dict[str, Any]:
+    def completed(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Returns the arguments unchanged: a bundle has expressions instead of Python heuristics."""
-        return given
+        return arguments
 
     def effects(self, call: SeenCall, device: Device, mutates: Collection[str] | None) -> dict[str, Effect]:
         """Returns the call's effect on each array, as the bundle recorded it for the code that serves the call.

@@ -85,10 +85,10 @@ _XLA_TYPES = {
 _MOST_ARRAYS = 256
 
 
-def _read_element(data: JSON, what: str) -> str:
-    name = read_text(data, what)
+def _read_element(data: JSON, label: str) -> str:
+    name = read_text(data, label)
     if name not in _XLA_TYPES:
-        raise malformed(what, data)
+        raise malformed(label, data)
     return name
 
 
@@ -197,7 +197,7 @@ def make_record(form: JaxCallForm, device: Device) -> tuple[CallRecord, CalledCo
     config = {**variant.config.as_dict(), **variant.specialization.constant_values}
     if callable(form.grid):
         axes = form.grid({**call.values, **config})
-        call = type(call)(call.kernel, call.arguments, call.options, call.device, _whole(kernel.name, axes))
+        call = type(call)(call.kernel, call.arguments, call.options, call.device, _whole_grid(kernel.name, axes))
     grid = call_grid(call, kernel.grid, config, device.facts())
     if 0 in grid and any(result.bytes and result.alias < 0 for result in form.results):
         empty = next(result for result in form.results if result.bytes and result.alias < 0)
@@ -216,7 +216,7 @@ def make_record(form: JaxCallForm, device: Device) -> tuple[CallRecord, CalledCo
     return record, code
 
 
-def _whole(kernel: str, grid: Any) -> tuple[int, int, int]:  # noqa: ANN401  # from a user's function
+def _whole_grid(kernel: str, grid: Any) -> tuple[int, int, int]:  # noqa: ANN401  # from a user's function
     axes: Any = grid if type(grid) in (tuple, list) else (grid,)
     try:
         whole_grid = tuple(int(axis.__index__()) for axis in axes)
@@ -249,14 +249,14 @@ def _recorded(variant: Variant, array: ArrayForm) -> RecordedArray:
     return RecordedArray(array.name, array.dtype, array.shape, aligned, array.alias)
 
 
-def save_record(record: CallRecord, found: CalledCode) -> str:
+def save_record(record: CallRecord, called_code: CalledCode) -> str:
     """Stores a record that was made here, with the code if it comes from a bundle, and records consent to the call.
 
     Returns the record's digest.
     """
     name, store = record.digest, session().store
-    if found.code is not None:
-        store.blobs.put(found.code.blob)
+    if called_code.code is not None:
+        store.blobs.put(called_code.code.blob)
     if record.artifact.runs_on_host:
         store.trust.note_built(record.artifact.host_code(record.calls))
     key = f"jax-{name}"

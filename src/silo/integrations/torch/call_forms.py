@@ -136,7 +136,7 @@ def grid_argument(names: Collection[str]) -> str:
 
 def traced_grids(
     kernel: Kernel,
-    given: Collection[str],
+    given_names: Collection[str],
     evaluate: Callable[[Mapping[str, Any]], Sequence[T]],
     word: Callable[[T], str],
     *,
@@ -148,7 +148,7 @@ def traced_grids(
 
     Args:
         kernel: the kernel.
-        given: names that the call itself passes, so that configs do not set them.
+        given_names: names that the call itself passes, so that configs do not set them.
         evaluate: returns the axes of the grid for a config's values.
         word: returns a text for one axis; axes with equal texts are equal.
         depends: whether the grid is a function of the config; otherwise it is evaluated once.
@@ -157,7 +157,7 @@ def traced_grids(
         ArgumentError: a grid does not have one to three axes; or the configs are unknown before the call, or more than
             256.
     """
-    configs: list[dict[str, Any]] = _configs(kernel, given) if depends else [{}]
+    configs: list[dict[str, Any]] = _configs(kernel, given_names) if depends else [{}]
     grid_numbers: dict[tuple[str, ...], int] = {}
     numbers: list[T] = []
     ranks: list[int] = []
@@ -179,13 +179,13 @@ def traced_grids(
     return GridForm(tuple(ranks), names, tuple(choices.items())), numbers
 
 
-def _configs(kernel: Kernel, given: Collection[str]) -> list[dict[str, Any]]:
-    """Returns the distinct sets of values that configs assign to parameters outside of ``given``."""
+def _configs(kernel: Kernel, given_names: Collection[str]) -> list[dict[str, Any]]:
+    """Returns the distinct sets of values that configs assign to parameters outside of ``given_names``."""
     advice = (
         f"declare grid= and call {kernel.name}(...) without a grid, or pass the values in the call, or a grid that is "
         "no function"
     )
-    open_blocks = [name for name in kernel.open_blocks if name not in given]
+    open_blocks = [name for name in kernel.open_blocks if name not in given_names]
     if kernel.rule is not None or open_blocks:
         raise ArgumentError(
             f"{kernel.name}: its grid is a function of the config, and a heuristic makes the configs for each call, so "
@@ -193,7 +193,7 @@ def _configs(kernel: Kernel, given: Collection[str]) -> list[dict[str, Any]]:
         )
     configs: dict[str, dict[str, Any]] = {}
     for config in kernel.space.configs():
-        open_values = {name: value for name, value in config.as_dict().items() if name not in given}
+        open_values = {name: value for name, value in config.as_dict().items() if name not in given_names}
         configs.setdefault(repr(open_values), open_values)
         if len(configs) > _MOST_CONFIGS:
             raise ArgumentError(

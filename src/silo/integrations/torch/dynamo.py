@@ -182,14 +182,14 @@ def _realized(
     )
 
 
-def _fixed(torch: Any, kernel: Kernel, given: Mapping[str, Any]) -> dict[str, object]:  # noqa: ANN401  # the module
+def _fixed(torch: Any, kernel: Kernel, constants: Mapping[str, Any]) -> dict[str, object]:  # noqa: ANN401  # the module
     """Returns the values of constexprs or options.
 
     torch adds a guard for a traced number, so another value traces again.
     """
     return {
         name: stand_in(torch, kernel, name, _behind(kernel, name, value), constant=True)
-        for name, value in given.items()
+        for name, value in constants.items()
     }
 
 

@@ -73,17 +73,17 @@ class QuietCalls:
         launch: Callable[..., Any],
         otherwise: Callable[[tuple[Any, ...], dict[str, Any]], Any],
         like: int = -1,
-        places: tuple[int, ...] = (),
+        output_indices: tuple[int, ...] = (),
     ) -> Callable[..., Any]:
         """Returns a function that launches quiet calls itself and passes all other calls to ``otherwise``.
 
         Args:
             launch: takes the arguments, and returns the operator's result.
             otherwise: takes a tuple and a dict.
-            like: used with ``places``: the index of an argument. The operator's only output gets that argument's shape
-                and dtype, and is passed to ``launch`` too.
-            places: for each parameter of ``launch``, the index of the operator's argument that is passed to it; the
-                number of arguments stands for the output.
+            like: used with ``output_indices``: the index of an argument. The operator's only output gets that
+                argument's shape and dtype, and is passed to ``launch`` too.
+            output_indices: for each parameter of ``launch``, the index of the operator's argument that is passed to
+                it; the number of arguments stands for the output.
         """
         if not self._questions:
             return lambda *args, **kwargs: otherwise(args, kwargs)
@@ -99,9 +99,9 @@ class QuietCalls:
             self.tensors,
             self._watched,
             self.written,
-            self._empty_like if places else None,
+            self._empty_like if output_indices else None,
             like,
-            places,
+            output_indices,
         )
         self._natives.append(call)
         return call

@@ -187,9 +187,9 @@ class Outputs:
         """Makes the outputs of a call with these arguments, which may be tensors of any kind (real, fake, meta)."""
         if self.only_like is not None:
             return (self._torch.empty_like(values[self.only_like]),)
-        return tuple(self._made(name, spec, values) for name, spec in self._specs)
+        return tuple(self._new_output(name, spec, values) for name, spec in self._specs)
 
-    def _made(self, name: str, spec: OutputSpec, values: tuple[Any, ...]) -> Any:  # noqa: ANN401
+    def _new_output(self, name: str, spec: OutputSpec, values: tuple[Any, ...]) -> Any:  # noqa: ANN401
         if isinstance(spec, str):
             return self._torch.empty_like(values[self._arguments.index(spec)])
         try:
@@ -209,14 +209,14 @@ class Outputs:
             )
         return cast("Any", output)
 
-    def refuse_aliases(self, made: Sequence[Any], values: Sequence[Any]) -> None:
+    def refuse_aliases(self, tensors: Sequence[Any], values: Sequence[Any]) -> None:
         """Raises ArgumentError, which names both, if an output shares memory with an argument or another output."""
         seen = {
             _storage(value): name
             for name, value in zip(self._arguments, values, strict=True)
             if isinstance(value, self._torch.Tensor)
         }
-        for name, tensor in zip(self.names, made, strict=True):
+        for name, tensor in zip(self.names, tensors, strict=True):
             key = _storage(tensor)
             if key in seen and key and tensor.numel():  # the address 0 means no memory, for which the launcher raises
                 raise ArgumentError(

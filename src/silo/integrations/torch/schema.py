@@ -137,12 +137,12 @@ def _check(operator: str, arguments: Sequence[OpArgument]) -> None:
             )
 
 
-def _argument_text(one: OpArgument, written: Iterable[int]) -> str:
-    word = one.kind.value
-    if one.writes:
+def _argument_text(argument: OpArgument, written: Iterable[int]) -> str:
+    word = argument.kind.value
+    if argument.writes:
         word = f"{word}(a{next(iter(written))}!)"
-    text = f"{word}{'?' * one.optional} {one.name}"
-    return text if isinstance(one.default, NoDefault) else f"{text}={_default_text(one.default)}"
+    text = f"{word}{'?' * argument.optional} {argument.name}"
+    return text if isinstance(argument.default, NoDefault) else f"{text}={_default_text(argument.default)}"
 
 
 def _default_text(value: object) -> str:
@@ -151,16 +151,18 @@ def _default_text(value: object) -> str:
     return repr(value) if isinstance(value, float) else json.dumps(value)
 
 
-def fill(arguments: Sequence[OpArgument], given: Sequence[object], named: Mapping[str, object]) -> tuple[object, ...]:
+def fill(
+    arguments: Sequence[OpArgument], positional: Sequence[object], named: Mapping[str, object]
+) -> tuple[object, ...]:
     """Returns the values of a call in the order of the arguments; omitted arguments have their defaults.
 
     Raises:
         ArgumentError: an argument is missing, unknown, or given twice.
     """
     names = [argument.name for argument in arguments]
-    if len(given) > len(names):
-        raise ArgumentError(f"{len(given)} arguments were given, and there are {len(names)}: {', '.join(names)}")
-    values = dict(zip(names, given, strict=False))
+    if len(positional) > len(names):
+        raise ArgumentError(f"{len(positional)} arguments were given, and there are {len(names)}: {', '.join(names)}")
+    values = dict(zip(names, positional, strict=False))
     for name, value in named.items():
         if name not in names or name in values:
             problem = "was given twice" if name in values else f"is not an argument; there are {', '.join(names)}"

@@ -63,7 +63,7 @@ def serve(kernel: Any, arguments: tuple[object, ...], options: Mapping[str, obje
 def _serve_in_export(
     torch: Any,  # noqa: ANN401  # the module
     kernel: Kernel,
-    given: Mapping[str, object],
+    arguments: Mapping[str, object],
     options: Mapping[str, object],
     grid: object,
     *,
@@ -74,38 +74,38 @@ def _serve_in_export(
     An exported package then contains the kernel itself.
     """
     function = getattr(kernel.source, "function", None)
-    traced = any(type(argument).__module__.startswith("torch._subclasses.") for argument in given.values())
+    traced = any(type(argument).__module__.startswith("torch._subclasses.") for argument in arguments.values())
     if function is None or batched or not traced or not hasattr(torch.library, "wrap_triton"):
         return False
-    call, constants, chosen = call_parts(kernel, (), {**given, **options})
+    call, constants, chosen = call_parts(kernel, (), {**arguments, **options})
     if sharing := _sharing(torch, call):
         example = {name: stand_in(torch, kernel, name, value) for name, value in call.items()}
         refuse_written_twice(kernel, {**example, **constants}, chosen, sharing)
-    config = {name: value for name, value in kernel.first_config({}).as_dict().items() if name not in given}
-    torch.library.wrap_triton(function)[grid](**{**config, **options, **given})
+    config = {name: value for name, value in kernel.first_config({}).as_dict().items() if name not in arguments}
+    torch.library.wrap_triton(function)[grid](**{**config, **options, **arguments})
     return True
 
 
 def _serve_with_grid(
     torch: Any,  # noqa: ANN401  # the module
     kernel: Kernel,
-    given: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     options: Mapping[str, object],
     grid: Any,  # noqa: ANN401  # a tuple, an integer or a function
 ) -> None:
     """Calls the operator for a call with a grid."""
-    call, constants, named_options = call_parts(kernel, (), {**given, **options})
+    call, constants, named_options = call_parts(kernel, (), {**arguments, **options})
     example = {name: stand_in(torch, kernel, name, value) for name, value in call.items()}
     fixed = {name: stand_in(torch, kernel, name, value, constant=True) for name, value in constants.items()}
 
     def evaluate(config: Mapping[str, object]) -> list[Any]:
-        raw_grid: Any = grid({**config, **given, **options}) if callable(grid) else grid
+        raw_grid: Any = grid({**config, **arguments, **options}) if callable(grid) else grid
         return [*raw_grid] if isinstance(raw_grid, tuple | list) else [raw_grid]
 
     def word(axis: Any) -> str:  # noqa: ANN401
         return str(axis.node.expr) if isinstance(axis, torch.SymInt) else str(axis)
 
-    available_names = {*given, *options}
+    available_names = {*arguments, *options}
     grid_form, axes = traced_grids(kernel, available_names, evaluate, word, depends=callable(grid))
     form = TorchCallForm(tuple(fixed.items()), tuple(named_options.items()), grid_form)
     operator_for(kernel, example, form, _sharing(torch, call))(axes, *call.values())

@@ -51,9 +51,9 @@ class Binary:
     scratch_align: int | None = None
 
 
-def completed(one: Code | Binary, everything: Binary) -> Binary:
-    """Returns ``one`` with its missing fields taken from ``everything``, the fields given to :func:`binary`."""
-    own = one if isinstance(one, Binary) else Binary(one)
+def completed(code: Code | Binary, everything: Binary) -> Binary:
+    """Returns ``code`` with its missing fields taken from ``everything``, the fields given to :func:`binary`."""
+    own = code if isinstance(code, Binary) else Binary(code)
     return replace(
         everything,
         code=own.code,
@@ -95,20 +95,20 @@ def guarded(signature: Signature, codes: Sequence[BinaryCode]) -> Signature:
 
 
 def binary_code(
-    one: Binary, signature: Signature, layout: tuple[LayoutSlot, ...], maps: tuple[TensorMap, ...] = ()
+    binary: Binary, signature: Signature, layout: tuple[LayoutSlot, ...], maps: tuple[TensorMap, ...] = ()
 ) -> BinaryCode:
     """Reads one binary and checks it against its declaration. Raises SourceError, TargetError."""
-    data, label = _read(one.code)
+    data, label = _read(binary.code)
     device_code = read_device_code(data, label)
-    kernel = device_code.kernel(one.entry, label)
+    kernel = device_code.kernel(binary.entry, label)
     check_layout(kernel, layout)
     return BinaryCode(
         label=label,
         kind=device_code.kind,
         data=data,
-        target=_target(device_code, one.target, label),
-        assumes=parse_assumptions(kernel.entry, one.facts, signature),
-        launch=_launch_info(one, device_code, kernel, layout, maps, label),
+        target=_target(device_code, binary.target, label),
+        assumes=parse_assumptions(kernel.entry, binary.facts, signature),
+        launch=_launch_info(binary, device_code, kernel, layout, maps, label),
     )
 
 
@@ -126,106 +126,108 @@ def _read(code: Code) -> tuple[bytes, str]:
         raise SourceError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def _target(found: DeviceCode, given: str | Target | None, label: str) -> Target:
-    if given is None:
-        if found.target is None:
+def _target(device_code: DeviceCode, requested: str | Target | None, label: str) -> Target:
+    if requested is None:
+        if device_code.target is None:
             raise SourceError(f"{label} names no .target; say what it is for with target=, such as target='cuda:sm_80'")
-        return found.target
-    target = Target.parse(given) if isinstance(given, str) else given
+        return device_code.target
+    target = Target.parse(requested) if isinstance(requested, str) else requested
     if not target.is_concrete:
         raise TargetError(f"{label}: the target {target} names no arch; write for example cuda:sm_90")
-    own = found.target
+    own = device_code.target
     if own is not None and (own.kind, own.device_arch) != (target.kind, target.device_arch):
         raise TargetError(f"{label} was built for {own}, and target= says {target}")
     return target
 
 
 def _launch_info(
-    one: Binary,
-    found: DeviceCode,
+    binary: Binary,
+    device_code: DeviceCode,
     kernel: Inspected,
     layout: tuple[LayoutSlot, ...],
     maps: tuple[TensorMap, ...],
     label: str,
 ) -> LaunchInfo:
-    machine_code = found.kind != "ptx"
-    target = found.target
-    if one.pdl and found.kind == "hsaco":
+    machine_code = device_code.kind != "ptx"
+    target = device_code.target
+    if binary.pdl and device_code.kind == "hsaco":
         raise SourceError(f"{label}: pdl=True, and programmatic dependent launch is NVIDIA's alone")
-    block = _block(one.threads, found.kind, kernel, label)
+    block = _block(binary.threads, device_code.kind, kernel, label)
     threads = math.prod(block)
     warp = 32 if target is None else driver_of(target.kind).warp_size(target.arch)
-    scratch = (one.scratch_bytes or 0) if any(slot.type is AbiType.SCRATCH for slot in layout) else 0
-    if one.scratch_bytes and not scratch:
-        raise SourceError(f"{label}: scratch_bytes={one.scratch_bytes}, and no parameter of the signature is scratch")
+    scratch = (binary.scratch_bytes or 0) if any(slot.type is AbiType.SCRATCH for slot in layout) else 0
+    if binary.scratch_bytes and not scratch:
+        raise SourceError(
+            f"{label}: scratch_bytes={binary.scratch_bytes}, and no parameter of the signature is scratch"
+        )
     return LaunchInfo(
         entry=kernel.entry,
         layout=layout,
         num_warps=-(-threads // warp),
         threads=threads,
         block=block,
-        cluster=_cluster(one.cluster, kernel, label),
-        shared_bytes=_natural(one.shared_bytes or 0, "shared_bytes", label),
+        cluster=_cluster(binary.cluster, kernel, label),
+        shared_bytes=_natural(binary.shared_bytes or 0, "shared_bytes", label),
         scratch_bytes=_natural(scratch, "scratch_bytes", label),
-        scratch_align=_power_of_two(one.scratch_align or 1, "scratch_align", label) if scratch else 1,
-        cooperative=bool(one.cooperative),
-        pdl=bool(one.pdl),
+        scratch_align=_power_of_two(binary.scratch_align or 1, "scratch_align", label) if scratch else 1,
+        cooperative=bool(binary.cooperative),
+        pdl=bool(binary.pdl),
         tensor_maps=maps,
         registers=kernel.registers if machine_code else None,
         spills=kernel.spills if machine_code else None,
     )
 
 
-def _natural(value: int, what: str, label: str) -> int:
+def _natural(value: int, field: str, label: str) -> int:
     if value < 0:
-        raise SourceError(f"{label}: {what}={value} is negative")
+        raise SourceError(f"{label}: {field}={value} is negative")
     return value
 
 
-def _power_of_two(value: int, what: str, label: str) -> int:
+def _power_of_two(value: int, field: str, label: str) -> int:
     if value < 1 or value & (value - 1):
-        raise SourceError(f"{label}: {what}={value} is not a power of two")
+        raise SourceError(f"{label}: {field}={value} is not a power of two")
     return value
 
 
-def _block(given: int | Sequence[int] | None, kind: str, kernel: Inspected, label: str) -> tuple[int, int, int]:
+def _block(threads: int | Sequence[int] | None, kind: str, kernel: Inspected, label: str) -> tuple[int, int, int]:
     """Returns the threads of a block along x, y and z: the given numbers, or those that the binary requires."""
     required = kernel.required_block
-    if given is None:
+    if threads is None:
         if required is None:
             limit = "" if kernel.most_threads is None else f" (at most {kernel.most_threads})"
             raise SourceError(
                 f"{label} does not say how many threads a block of {kernel.entry} has; say threads={limit}"
             )
         return required
-    block = _three(given, "threads", label)
+    block = _three(threads, "threads", label)
     if required not in (None, block):
         raise SourceError(
-            f"{label}: threads={given}, and {kernel.entry} was compiled for exactly {format_block(required)}"
+            f"{label}: threads={threads}, and {kernel.entry} was compiled for exactly {format_block(required)}"
         )
     for axis, size, largest in zip("xyz", block, (1024, 1024, 1024 if kind == "hsaco" else 64), strict=True):
         if size > largest:
-            raise SourceError(f"{label}: threads={given}; a block has 1 to {largest} threads along {axis}")
+            raise SourceError(f"{label}: threads={threads}; a block has 1 to {largest} threads along {axis}")
     limit = kernel.most_threads or 1024
     if math.prod(block) > limit:
-        count = "" if isinstance(given, int) else f", {math.prod(block)} in all"
-        raise SourceError(f"{label}: threads={given}{count}; a block of {kernel.entry} has 1 to {limit}")
+        count = "" if isinstance(threads, int) else f", {math.prod(block)} in all"
+        raise SourceError(f"{label}: threads={threads}{count}; a block of {kernel.entry} has 1 to {limit}")
     return block
 
 
-def _cluster(given: Sequence[int] | None, kernel: Inspected, label: str) -> tuple[int, int, int]:
-    if given is None:
+def _cluster(cluster: Sequence[int] | None, kernel: Inspected, label: str) -> tuple[int, int, int]:
+    if cluster is None:
         return kernel.cluster or (1, 1, 1)
-    sizes = _three(given, "cluster", label)
+    sizes = _three(cluster, "cluster", label)
     if kernel.cluster not in (None, sizes):
         raise SourceError(f"{label}: cluster={sizes}, and {kernel.entry} was compiled for clusters of {kernel.cluster}")
     return sizes
 
 
-def _three(given: int | Sequence[int], what: str, label: str) -> tuple[int, int, int]:
-    sizes = tuple(given) if isinstance(given, Sequence) else (given,)
+def _three(numbers: int | Sequence[int], field: str, label: str) -> tuple[int, int, int]:
+    sizes = tuple(numbers) if isinstance(numbers, Sequence) else (numbers,)
     if not 1 <= len(sizes) <= 3 or any(type(size) is not int or size < 1 for size in sizes):
-        raise SourceError(f"{label}: {what}={given}; it takes one to three positive sizes")
+        raise SourceError(f"{label}: {field}={numbers}; it takes one to three positive sizes")
     x, y, z = (*sizes, 1, 1)[:3]
     return (x, y, z)
 

@@ -238,11 +238,11 @@ def _exact(kernel: str, parameter: Parameter, value: Value) -> Value:
     return value
 
 
-def holds(assumed: Specialization, given: Specialization) -> Decision:
+def holds(assumed: Specialization, specialization: Specialization) -> Decision:
     """Whether all assumptions hold for a call; the reason names the first that does not."""
-    values = given.constant_values
+    values = specialization.constant_values
     for name, fact in assumed.facts:
-        if fact not in given.facts_of(name):
+        if fact not in specialization.facts_of(name):
             return Rejected(f"{name} {_BROKEN[fact]}, and it assumes {fact.value}")
     for name, value in assumed.constants:
         has = values.get(name)
@@ -296,13 +296,13 @@ class BinaryCode:
 
 
 def choose_code(
-    codes: Sequence[BinaryCode], target: Target, given: Specialization
+    codes: Sequence[BinaryCode], target: Target, specialization: Specialization
 ) -> tuple[BinaryCode | None, tuple[tuple[BinaryCode, Decision], ...]]:
     """Returns the best binary for a call on a device, or None; and each binary with the decision whether it fits."""
     decisions: list[tuple[BinaryCode, Decision]] = []
     for code in codes:
         runs = runs_on(code.target, target, code.kind)
-        decisions.append((code, holds(code.assumes, given) if runs else runs))
+        decisions.append((code, holds(code.assumes, specialization) if runs else runs))
     fitting = [code for code, decision in decisions if decision]
     return (max(fitting, key=preference) if fitting else None), tuple(decisions)
 
@@ -459,7 +459,7 @@ class BinarySource:
             elif isinstance(argument.value, int):
                 if argument.value % 16 == 0:
                     facts.append((name, Fact.DIVISIBLE_16))
-                if self._asked(name, argument.value):
+                if self._is_assumed(name, argument.value):
                     constants.append((name, argument.value))
         return self.signature, Specialization(tuple(fact for fact in facts if fact in self._assumed), tuple(constants))
 
@@ -472,7 +472,7 @@ class BinarySource:
                 "silo.TensorDescriptor with these blocks"
             )
 
-    def _asked(self, name: str, value: int) -> bool:
+    def _is_assumed(self, name: str, value: int) -> bool:
         """Whether some binary assumes exactly this value of the parameter ``name``; only such values matter."""
         return any(
             owner == name and type(assumed) is type(value) and assumed == value

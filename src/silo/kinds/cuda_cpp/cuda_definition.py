@@ -286,9 +286,9 @@ def _is_complete(where: str, kernel: KernelText | None, signature: str | Mapping
     return bool(types) and None not in types and len(types) >= count
 
 
-def _completed(made: Mapping[str, DeclaredParameter], name: str, spelled: str) -> DeclaredParameter:
+def _completed(declared: Mapping[str, DeclaredParameter], name: str, spelled: str) -> DeclaredParameter:
     """Returns a declared parameter; a scalar without a declared type gets its type from the text."""
-    own = made.get(name, DeclaredParameter(name))
+    own = declared.get(name, DeclaredParameter(name))
     return own if own.type is not None or own.effect is not None else replace(own, type=written_scalar(spelled))
 
 
@@ -326,12 +326,12 @@ def _declaration(where: str, name: str, written: Value) -> DeclaredParameter:
     return DeclaredParameter(name, None, kind)
 
 
-def _flags(where: str, given: Sequence[str]) -> tuple[str, ...]:
+def _flags(where: str, options: Sequence[str]) -> tuple[str, ...]:
     """Returns the options in order, with the C++ standard. Raises SourceError for an option that is not allowed."""
-    for flag in given:
+    for flag in options:
         if flag.startswith(_INCLUDABLE):
             raise SourceError(f"{where}: {flag}: macros are constants=, headers are include=")
         if not any(flag == allowed or (allowed.endswith("=") and flag.startswith(allowed)) for allowed in _ALLOWED):
             raise SourceError(f"{where}: the option {flag!r} is not allowed; these are: {' '.join(_ALLOWED)}")
-    standard = () if any(flag.lstrip("-").startswith("std=") for flag in given) else (_STANDARD,)
-    return (*standard, *given)
+    standard = () if any(flag.lstrip("-").startswith("std=") for flag in options) else (_STANDARD,)
+    return (*standard, *options)

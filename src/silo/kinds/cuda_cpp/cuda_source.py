@@ -67,9 +67,9 @@ def member_name(parameter: str, member: str) -> str:
     return f"{parameter}_{member.replace('.', '_')}"
 
 
-def scalar_parameter(parameter: Parameter, own: CudaType) -> Parameter:
-    """Returns ``parameter`` with the scalar type ``own``, marked as one whose value never affects the code."""
-    kind = dtype(own.dtype)
+def scalar_parameter(parameter: Parameter, scalar_type: CudaType) -> Parameter:
+    """Returns ``parameter`` with the scalar type ``scalar_type``, marked as one whose value never affects the code."""
+    kind = dtype(scalar_type.dtype)
     parameter_kind = _KINDS.get(kind.kind, ParameterKind.INTEGER)
     return replace(parameter, kind=parameter_kind, dtype=kind, specialize=False, align=False)
 
@@ -183,7 +183,7 @@ class CudaSource(TextSource):
         expression, defines = self._named(dict(self.first))
         prober = _prober()
         kinds = parameter_types(
-            str(self), self.text, expression, lambda asked: self._ask(prober, defines, asked, expression)
+            str(self), self.text, expression, lambda asked: self._probe(prober, defines, asked, expression)
         )
         if len(kinds) != len(self.declared):
             raise SourceError(
@@ -193,13 +193,13 @@ class CudaSource(TextSource):
             )
         return tuple(self._agreed(item, kind) for item, kind in zip(self.declared, kinds, strict=True))
 
-    def _ask(
-        self, prober: Prober, defines: tuple[tuple[str, str], ...], asked: object, expression: str
+    def _probe(
+        self, prober: Prober, defines: tuple[tuple[str, str], ...], question: object, expression: str
     ) -> tuple[str, ...]:
         from silo.kinds.cuda_cpp.user_headers import explained_text  # noqa: PLC0415  # for refused texts alone
 
         try:
-            return prober(self.text, defines, self.flags, asked)  # pyright: ignore[reportArgumentType]
+            return prober(self.text, defines, self.flags, question)  # pyright: ignore[reportArgumentType]
         except CompileError as error:
             if type(error) is not CompileError:
                 raise
@@ -208,21 +208,21 @@ class CudaSource(TextSource):
                 message if self.places is None else self.places.renamed(message, self.text.file)
             ) from None
 
-    def _agreed(self, declared: DeclaredParameter, found: CudaType) -> CudaParameter:
+    def _agreed(self, declared: DeclaredParameter, cuda_type: CudaType) -> CudaParameter:
         own = declared.type
         if own is not None:
-            same_dtype = not (own.dtype and found.dtype) or own.dtype == found.dtype
-            if own.form != found.form or not same_dtype:
-                raise SourceError(f"{self}: {declared.name} is declared as {own.spelled}; it is {found.spelled}")
+            same_dtype = not (own.dtype and cuda_type.dtype) or own.dtype == cuda_type.dtype
+            if own.form != cuda_type.form or not same_dtype:
+                raise SourceError(f"{self}: {declared.name} is declared as {own.spelled}; it is {cuda_type.spelled}")
         if (
-            found.form not in (Form.POINTER, Form.TENSORMAP)
+            cuda_type.form not in (Form.POINTER, Form.TENSORMAP)
             and declared.effect is not None
-            and found.form != Form.STRUCT
+            and cuda_type.form != Form.STRUCT
         ):
-            raise SourceError(f"{self}: {declared.name} is {found.spelled}, which has no effect: arrays have")
-        if found.const and declared.effect in (Effect.WRITE, Effect.BOTH):
-            raise SourceError(f"{self}: {declared.name} is {found.spelled}, so it is not written")
-        return CudaParameter(declared.name, found)
+            raise SourceError(f"{self}: {declared.name} is {cuda_type.spelled}, which has no effect: arrays have")
+        if cuda_type.const and declared.effect in (Effect.WRITE, Effect.BOTH):
+            raise SourceError(f"{self}: {declared.name} is {cuda_type.spelled}, so it is not written")
+        return CudaParameter(declared.name, cuda_type)
 
     @cached_property
     def passed(self) -> tuple[PassedValue, ...]:
@@ -267,58 +267,58 @@ class CudaSource(TextSource):
     def _passed_by_name(self) -> dict[str, PassedValue]:
         return {value.name: value for value in self.passed}
 
-    def _typed(self, parameter: Parameter, given: ArgumentFacts) -> Parameter:
+    def _typed(self, parameter: Parameter, facts: ArgumentFacts) -> Parameter:
         declared = self._passed_by_name[parameter.name]
         match declared.type.form:
             case Form.POINTER:
-                return self._array(parameter, declared, given)
+                return self._array(parameter, declared, facts)
             case Form.SCALAR:
-                return self._scalar(parameter, declared.type, given)
+                return self._scalar(parameter, declared.type, facts)
             case Form.TENSORMAP:
-                return self._descriptor(parameter, declared, given)
+                return self._descriptor(parameter, declared, facts)
             case _:
                 raise ArgumentError(
                     f"{self.name}: {parameter.name} is {declared.type.spelled}, which a call cannot pass"
                 )
 
-    def _array(self, parameter: Parameter, declared: PassedValue, given: ArgumentFacts) -> Parameter:
+    def _array(self, parameter: Parameter, declared: PassedValue, facts: ArgumentFacts) -> Parameter:
         name, own = parameter.name, declared.type
         pointer = replace(parameter, kind=ParameterKind.POINTER, effect=declared.effect)
-        if not given.is_pointer and given.value is None and given.dtype is None:
+        if not facts.is_pointer and facts.value is None and facts.dtype is None:
             return replace(pointer, dtype=dtype(own.dtype or "u8"))  # a null pointer
-        if not given.is_pointer or given.block_shape:
-            raise ArgumentError(f"{self.name}: {name} takes an array, not {describe(given.value)}")
-        if given.dtype is None:
+        if not facts.is_pointer or facts.block_shape:
+            raise ArgumentError(f"{self.name}: {name} takes an array, not {describe(facts.value)}")
+        if facts.dtype is None:
             raise ArgumentError(f"{self.name}: the dtype of the array {name} is not known")
-        if own.dtype and not _same_bits(dtype(own.dtype), given.dtype):
+        if own.dtype and not _same_bits(dtype(own.dtype), facts.dtype):
             raise ArgumentError(
-                f"{self.name}: {name} is an array of {given.dtype}, and the kernel takes {own.spelled}: pass "
+                f"{self.name}: {name} is an array of {facts.dtype}, and the kernel takes {own.spelled}: pass "
                 f"{dtype(own.dtype)}"
             )
         if own.lanes > 1 and own.dtype:
             align = own.lanes * dtype(own.dtype).itemsize if own.lanes != 3 else dtype(own.dtype).itemsize
-            if given.address % min(align, 16):
+            if facts.address % min(align, 16):
                 raise ArgumentError(
                     f"{self.name}: {name} is {own.spelled}, which begins at a multiple of {min(align, 16)} bytes; this "
                     "array does not"
                 )
-        return replace(pointer, dtype=given.dtype)
+        return replace(pointer, dtype=facts.dtype)
 
-    def _descriptor(self, parameter: Parameter, declared: PassedValue, given: ArgumentFacts) -> Parameter:
+    def _descriptor(self, parameter: Parameter, declared: PassedValue, facts: ArgumentFacts) -> Parameter:
         name, encoding = parameter.name, declared.map
         assert encoding is not None  # ``passed`` refuses a tensor map without an encoding
-        if not given.block_shape or given.dtype is None:
+        if not facts.block_shape or facts.dtype is None:
             raise ArgumentError(f"{self.name}: {name} is a tensor map; it takes a silo.TensorDescriptor")
-        if given.block_shape != encoding.box or given.dtype.itemsize != encoding.element_bytes:
+        if facts.block_shape != encoding.box or facts.dtype.itemsize != encoding.element_bytes:
             raise ArgumentError(
                 f"{self.name}: {name} is a tensor map of blocks {list(encoding.box)} of {encoding.element_bytes} bytes "
-                f"an element; the descriptor has blocks {list(given.block_shape)} of {given.dtype}"
+                f"an element; the descriptor has blocks {list(facts.block_shape)} of {facts.dtype}"
             )
-        return replace(parameter, kind=ParameterKind.DESCRIPTOR, dtype=given.dtype, effect=declared.effect)
+        return replace(parameter, kind=ParameterKind.DESCRIPTOR, dtype=facts.dtype, effect=declared.effect)
 
-    def _scalar(self, parameter: Parameter, own: CudaType, given: ArgumentFacts) -> Parameter:
-        self._check_scalar(parameter.name, dtype(own.dtype), own.spelled, given)
-        return scalar_parameter(parameter, own)
+    def _scalar(self, parameter: Parameter, scalar_type: CudaType, facts: ArgumentFacts) -> Parameter:
+        self._check_scalar(parameter.name, dtype(scalar_type.dtype), scalar_type.spelled, facts)
+        return scalar_parameter(parameter, scalar_type)
 
     # ---- Variants ----
 
@@ -376,10 +376,10 @@ def _effect_of(kind: CudaType) -> Effect:
     return Effect.READ if kind.const else Effect.BOTH
 
 
-def _same_bits(wanted: DType, given: DType) -> bool:
-    """Whether an array of ``given`` may be passed as ``wanted``: integers of one width may differ in sign."""
+def _same_bits(wanted: DType, dtype: DType) -> bool:
+    """Whether an array of ``dtype`` may be passed as ``wanted``: integers of one width may differ in sign."""
     integers = (DTypeKind.INT, DTypeKind.UINT, DTypeKind.BOOL)
-    return wanted == given or (wanted.bits == given.bits and wanted.kind in integers and given.kind in integers)
+    return wanted == dtype or (wanted.bits == dtype.bits and wanted.kind in integers and dtype.kind in integers)
 
 
 # For each compiler that can read types: its module, and the function that finds it. They are given as names and not

@@ -175,15 +175,15 @@ class KernelText:
 _OPENS = {"(": ")", "[": "]", "{": "}"}
 
 
-def closing(words: Sequence[Token], at: int) -> int:
+def closing(tokens: Sequence[Token], at: int) -> int:
     """Returns the index after the bracket that closes the bracket at ``at``; the number of tokens if none does."""
     depth = 0
-    for index in range(at, len(words)):
-        sign = words[index].text
+    for index in range(at, len(tokens)):
+        sign = tokens[index].text
         depth += (sign in _OPENS) - (sign in _OPENS.values())
         if depth == 0:
             return index + 1
-    return len(words)
+    return len(tokens)
 
 
 def kernels_of(text: str) -> tuple[KernelText, ...]:
@@ -229,27 +229,27 @@ def kernels_of(text: str) -> tuple[KernelText, ...]:
     return tuple(kernels.values()) if not scopes else tuple(replace(kernel, scope="") for kernel in kernels.values())
 
 
-def _namespace(words: Sequence[Token]) -> str:
+def _namespace(tokens: Sequence[Token]) -> str:
     """Returns the name of the namespace whose head these words end; "" if it has none, or for another block.
 
     >>> _namespace(list(tokens_of("inline namespace a::b")))
     'a::b'
     """
-    texts = [word.text for word in words]
+    texts = [word.text for word in tokens]
     if "namespace" not in texts[:2]:
         return ""
     name_tokens = takewhile(
-        lambda one: one.kind is TokenKind.WORD or one.text == "::", words[texts.index("namespace") + 1 :]
+        lambda one: one.kind is TokenKind.WORD or one.text == "::", tokens[texts.index("namespace") + 1 :]
     )
     return "".join(token.text for token in name_tokens)
 
 
-def _named_function(words: Sequence[Token], at: int) -> int | None:
+def _named_function(tokens: Sequence[Token], at: int) -> int | None:
     """Returns the index of the function's name in the declaration around ``at``; None if it is not a function."""
-    while at + 1 < len(words) and words[at].text not in (";", "{", "}"):
-        if words[at].kind is TokenKind.WORD and words[at + 1].text == "(":
-            end = closing(words, at + 1)
-            if end < len(words) and words[end].text in ("{", ";"):
+    while at + 1 < len(tokens) and tokens[at].text not in (";", "{", "}"):
+        if tokens[at].kind is TokenKind.WORD and tokens[at + 1].text == "(":
+            end = closing(tokens, at + 1)
+            if end < len(tokens) and tokens[end].text in ("{", ";"):
                 return at
             at = end
         else:
@@ -257,11 +257,11 @@ def _named_function(words: Sequence[Token], at: int) -> int | None:
     return None
 
 
-def parts_of(words: Sequence[Token]) -> list[list[Token]]:
+def parts_of(tokens: Sequence[Token]) -> list[list[Token]]:
     """Returns the parts between commas outside of all brackets."""
     parts: list[list[Token]] = [[]]
     depth = angle = 0
-    for word in words:
+    for word in tokens:
         depth += (word.text in _OPENS) - (word.text in _OPENS.values())
         angle += (word.text == "<") - (word.text == ">" and angle > 0)
         if word.text == "," and depth == 0 and angle == 0:
@@ -291,9 +291,9 @@ _TYPE_WORDS = frozenset(
 )
 
 
-def _parameter_name(words: Sequence[Token]) -> str:
+def _parameter_name(tokens: Sequence[Token]) -> str:
     """Returns the name at the end of a parameter's declaration; "" without a name."""
-    own = list(words)
+    own = list(tokens)
     for index, word in enumerate(own):
         if word.text == "=":
             own = own[:index]
@@ -319,13 +319,13 @@ def _parameter_name(words: Sequence[Token]) -> str:
     return "" if own[-2].text == "::" else last.text
 
 
-def _value_type(words: Sequence[Token]) -> str:
+def _value_type(tokens: Sequence[Token]) -> str:
     """Returns the type of a value as written, without qualifiers; "" for a pointer, a reference or an array."""
     own: list[str] = []
-    for at, word in enumerate(words):
+    for at, word in enumerate(tokens):
         if word.text in ("*", "&", "[", "("):
             return ""
-        if word.text == "<" and any(item.text in ("*", "&", "[", "(") for item in _after_angle(words[at:])):
+        if word.text == "<" and any(item.text in ("*", "&", "[", "(") for item in _after_angle(tokens[at:])):
             return ""
         if word.text in ("=", "<"):
             own.append("")  # a placeholder for a missing name, which is left out below
@@ -336,13 +336,13 @@ def _value_type(words: Sequence[Token]) -> str:
     return " ".join(item for item in (own[:-1] if has_name else own) if item)
 
 
-def _after_angle(words: Sequence[Token]) -> Sequence[Token]:
-    """Returns the words after a template argument list (``<...>``); ``words`` begins with the list."""
+def _after_angle(tokens: Sequence[Token]) -> Sequence[Token]:
+    """Returns the words after a template argument list (``<...>``); ``tokens`` begins with the list."""
     depth = 0
-    for index, word in enumerate(words):
+    for index, word in enumerate(tokens):
         depth += (word.text == "<") - (word.text == ">")
         if depth == 0:
-            return words[index + 1 :]
+            return tokens[index + 1 :]
     return ()
 
 
@@ -413,16 +413,16 @@ def _struct_body(text: str, name: str) -> Sequence[Token]:
     return ()
 
 
-def _members(words: Sequence[Token]) -> Iterator[_Member]:
+def _members(tokens: Sequence[Token]) -> Iterator[_Member]:
     at = 0
-    while at < len(words):
+    while at < len(tokens):
         end = at
-        while end < len(words) and words[end].text != ";":
-            body = words[end].text == "{" and end > at and words[end - 1].text in (")", "const")
-            end = closing(words, end) if words[end].text in _OPENS else end + 1
+        while end < len(tokens) and tokens[end].text != ";":
+            body = tokens[end].text == "{" and end > at and tokens[end - 1].text in (")", "const")
+            end = closing(tokens, end) if tokens[end].text in _OPENS else end + 1
             if body:
                 break
-        own = [word for word in words[at:end] if word.text not in ("public", "private", "protected", ":")]
+        own = [word for word in tokens[at:end] if word.text not in ("public", "private", "protected", ":")]
         texts = [token.text for token in own]
         function = any(text == "(" for text in texts) and "=" not in texts[: texts.index("(")]
         skipped = texts[:1] and texts[0] in ("using", "typedef", "static", "friend", "template", "static_assert")
@@ -435,23 +435,23 @@ def _members(words: Sequence[Token]) -> Iterator[_Member]:
                     starred = any(token.text in "*&" for token in part)
                     type_name = "" if starred else kind or _element_type(parts[0])
                     yield _Member(name, type_name, _sizes(part))
-        at = end + (end < len(words) and words[end].text == ";")
+        at = end + (end < len(tokens) and tokens[end].text == ";")
 
 
-def _element_type(words: Sequence[Token]) -> str:
+def _element_type(tokens: Sequence[Token]) -> str:
     """Returns the name of an array's element type; "" for an array of pointers."""
-    brackets = [at for at, word in enumerate(words) if word.text == "["]
-    return _value_type(words[: brackets[0]]) if brackets else ""
+    brackets = [at for at, word in enumerate(tokens) if word.text == "["]
+    return _value_type(tokens[: brackets[0]]) if brackets else ""
 
 
-def _sizes(words: Sequence[Token]) -> tuple[int, ...]:
+def _sizes(tokens: Sequence[Token]) -> tuple[int, ...]:
     """Returns the sizes in an array's declaration; a size that is not a number counts as 1."""
     sizes: list[int] = []
-    for at, word in enumerate(words[:-1]):
+    for at, word in enumerate(tokens[:-1]):
         if word.text == "=":
             break
         if word.text == "[":
-            text = words[at + 1].text
+            text = tokens[at + 1].text
             sizes.append(int(text) if text.isdigit() else 1)
     return tuple(sizes)
 
@@ -491,14 +491,14 @@ def with_constant_memory(text: str, file: str, values: Mapping[str, Numbers]) ->
     return text
 
 
-def _initializer(file: str, name: str, given: Numbers) -> str:
-    if isinstance(given, bool | int):
-        return str(int(given))
-    if isinstance(given, float) and math.isfinite(given):
-        return repr(given)
-    if isinstance(given, Sequence) and not isinstance(given, str) and given:
-        return "{" + ", ".join(_initializer(file, name, number) for number in given) + "}"
-    raise SourceError(f"{file}: {name} in constant memory cannot be {given!r}: give finite numbers, or rows of them")
+def _initializer(file: str, name: str, values: Numbers) -> str:
+    if isinstance(values, bool | int):
+        return str(int(values))
+    if isinstance(values, float) and math.isfinite(values):
+        return repr(values)
+    if isinstance(values, Sequence) and not isinstance(values, str) and values:
+        return "{" + ", ".join(_initializer(file, name, number) for number in values) + "}"
+    raise SourceError(f"{file}: {name} in constant memory cannot be {values!r}: give finite numbers, or rows of them")
 
 
 def chosen_kernel(text: str, file: str, entry: str | None) -> tuple[str, KernelText | None]:

@@ -175,12 +175,12 @@ class CudaUnit:
         )
 
 
-def _pair(data: JSON, what: str) -> tuple[str, str]:
+def _pair(data: JSON, label: str) -> tuple[str, str]:
     match data:
         case [str() as name, str() as value]:
             return name, value
         case _:
-            raise malformed(what, data)
+            raise malformed(label, data)
 
 
 def _three(data: JSON) -> tuple[int, int, int]:

@@ -102,7 +102,7 @@ def device_code(text: str) -> str:
     '\n__global__ void k(int *p) { *p = 1; }\n\n'
     """
     read = _Reader(tokens_of(text), _macros([text]))
-    return _edited(text, [edit for item in read.items() for edit in _edits(item, kept=item.kept)])
+    return _edited(text, [edit for item in read.items() for edit in _edits(item, is_needed=item.kept)])
 
 
 def device_texts(text: str, headers: Mapping[str, str], used: Iterable[str], entry: str) -> tuple[str, dict[str, str]]:
@@ -137,7 +137,7 @@ def device_texts(text: str, headers: Mapping[str, str], used: Iterable[str], ent
             declared.append(_Item(part.begin, part.end, kept=True, names={macro[1]}, words=words))
     needed = _needed(declared, wanted_names, entry)
     extracted = {
-        name: _edited(own, [edit for part in items[name] for edit in _edits(part, kept=id(part) in needed)])
+        name: _edited(own, [edit for part in items[name] for edit in _edits(part, is_needed=id(part) in needed)])
         for name, own in texts.items()
     }
     return extracted.pop(""), {name[1:]: own for name, own in extracted.items()}
@@ -222,8 +222,8 @@ def _macros(texts: Iterable[str]) -> _Macros:
     )
 
 
-def _edits(item: _Item, *, kept: bool) -> list[_Edit]:
-    return item.edits if kept else [_Edit(item.begin, item.end, None)]
+def _edits(item: _Item, *, is_needed: bool) -> list[_Edit]:
+    return item.edits if is_needed else [_Edit(item.begin, item.end, None)]
 
 
 def _edited(text: str, edits: Sequence[_Edit]) -> str:
@@ -342,7 +342,9 @@ class _Reader:
                 head.add(text)
                 outer.add(text)
             at += 1
-        item = self._made(start, at, head, called, body, parameters=parameters, members=members, assigned=assigned)
+        item = self._declared_item(
+            start, at, head, called, body, parameters=parameters, members=members, assigned=assigned
+        )
         if parameters and body is None and not members and not assigned and called - _PLAIN:
             # A function without a body. It may have const parameters, which do not make it a constant.
             marked = (head | called) & (_KEPT_FUNCTIONS | self._macros.device)
@@ -371,7 +373,7 @@ class _Reader:
                 return index
         return end
 
-    def _made(
+    def _declared_item(
         self,
         start: int,
         end: int,
@@ -405,7 +407,7 @@ class _Reader:
             return item
         if body is not None and not function and "enum" not in head:
             inner = self._items(body[0] + 1, body[1] - 1, members=True)
-            item.edits += [edit for inner_item in inner for edit in _edits(inner_item, kept=inner_item.kept)]
+            item.edits += [edit for inner_item in inner for edit in _edits(inner_item, is_needed=inner_item.kept)]
             gone = [edit for edit in item.edits if edit.text is None]
             item.words = {
                 word.text
@@ -421,7 +423,7 @@ class _Reader:
 
     def _names(
         self,
-        words: Sequence[Token],
+        tokens: Sequence[Token],
         head: set[str],
         called: set[str],
         body: tuple[int, int] | None,
@@ -435,29 +437,29 @@ class _Reader:
         """
         if "operator" in head or "static_assert" in head:
             return set()
-        texts = [word.text for word in words]
+        texts = [word.text for word in tokens]
         if texts[:2] == ["using", "namespace"] or texts[:1] == ["namespace"]:
             return set()
         if function or (called - _PLAIN and not head & {"using", "typedef"} and body is None and "=" not in texts):
-            return {item for item in called if item not in _PLAIN and _WORD.fullmatch(item)} | _owners(words)
+            return {item for item in called if item not in _PLAIN and _WORD.fullmatch(item)} | _owners(tokens)
         if body is not None and "enum" in head:
-            return {word.text for word in words if word.kind is TokenKind.WORD} - _PLAIN
+            return {word.text for word in tokens if word.kind is TokenKind.WORD} - _PLAIN
         if body is not None:
             first, last = body[0] - start, body[1] - start
-            own = [word for index, word in enumerate(words) if index < first or index >= last]
+            own = [word for index, word in enumerate(tokens) if index < first or index >= last]
             before = [item.text for item in own[:first]]
             bases = before.index(":") if ":" in before else len(before)
             own = own[:bases] + own[first:]
         else:
             stop = texts.index("=") if "=" in texts else len(texts)
-            own = list(words[:stop])
+            own = list(tokens[:stop])
         return {item.text for item in _without_template(own) if item.kind is TokenKind.WORD} - _PLAIN - {"std", "cuda"}
 
 
-def _owners(words: Sequence[Token]) -> set[str]:
+def _owners(tokens: Sequence[Token]) -> set[str]:
     """Returns the classes whose members a function defines outside of the class: ``A`` for ``A::f() {}``."""
     owners: set[str] = set()
-    for word, sign in pairwise(words):
+    for word, sign in pairwise(tokens):
         if word.text in ("(", "{"):
             break
         if sign.text == "::" and word.kind is TokenKind.WORD:
@@ -465,13 +467,13 @@ def _owners(words: Sequence[Token]) -> set[str]:
     return owners - {"std", "cuda"}
 
 
-def _without_template(words: Sequence[Token]) -> list[Token]:
+def _without_template(tokens: Sequence[Token]) -> list[Token]:
     """Returns the words after a template's parameter list."""
-    if len(words) < 2 or words[0].text != "template" or words[1].text != "<":
-        return list(words)
+    if len(tokens) < 2 or tokens[0].text != "template" or tokens[1].text != "<":
+        return list(tokens)
     depth = 0
-    for index in range(1, len(words)):
-        depth += (words[index].text == "<") - (words[index].text == ">")
+    for index in range(1, len(tokens)):
+        depth += (tokens[index].text == "<") - (tokens[index].text == ">")
         if depth == 0:
-            return _without_template(words[index + 1 :])
-    return list(words)
+            return _without_template(tokens[index + 1 :])
+    return list(tokens)

@@ -82,7 +82,7 @@ class HipTools:
 
 
 @cache
-def _found(requested: str | None) -> HipTools:
+def _found_tools(requested: str | None) -> HipTools:
     names = _NAMES if requested is None else (requested,)
     command = next((path for name in names if (path := shutil.which(name)) is not None), None)
     if command is None:
@@ -107,7 +107,7 @@ def _found(requested: str | None) -> HipTools:
 
 def hip_tools() -> HipTools:
     """Returns the tools. Raises CompilerMissingError if one is missing or too old."""
-    return _found(settings().clang)
+    return _found_tools(settings().clang)
 
 
 class HipCompiler:

@@ -208,7 +208,7 @@ def replacement(name: str, texts: Iterable[str]) -> str | None:
     return _SHORT.get(name, LEFT_OUT)
 
 
-def _cub_header(kind: str, rest: str) -> str:
-    name = kind + rest
+def _cub_header(kind: str, name_end: str) -> str:
+    name = kind + name_end
     snake = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
     return _CUB_HEADERS.get(name, f"{kind.lower()}/{snake}.cuh")

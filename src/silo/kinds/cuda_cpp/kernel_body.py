@@ -19,11 +19,11 @@ def body_of(text: str, expression: str) -> tuple[str, int] | None:
     plain = _COMMENTS.sub(lambda found: "\n" * found.group().count("\n"), text)
     name = re.escape(expression.partition("<")[0].strip().rpartition("::")[2])
     for match in re.finditer(rf"\b{name}\s*\(", plain):
-        opened = _after(plain, match.end() - 1, "()")
+        opened = _index_after(plain, match.end() - 1, "()")
         body = re.match(r"\s*\{", plain[opened:])
         if body is not None:
             begin = opened + body.end() - 1
-            return plain[begin : _after(plain, begin, "{}")], plain.count("\n", 0, begin) + 1
+            return plain[begin : _index_after(plain, begin, "{}")], plain.count("\n", 0, begin) + 1
     return None
 
 
@@ -45,7 +45,7 @@ def waits_for_grid(text: str, expression: str) -> int:
     return 0 if waits is None else line + body.count("\n", 0, waits.start())
 
 
-def _after(text: str, at: int, brackets: str) -> int:
+def _index_after(text: str, at: int, brackets: str) -> int:
     """Returns the index after the bracket that closes the bracket at ``at``."""
     depth = 0
     for index in range(at, len(text)):

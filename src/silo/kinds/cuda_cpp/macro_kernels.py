@@ -49,20 +49,22 @@ def macro_kernel(texts: Sequence[str], entry: str) -> KernelText | None:
     return None
 
 
-def _expansions(text: str, macros: Mapping[str, _Macro], depth: int, left: list[int]) -> Iterator[tuple[int, str]]:
+def _expansions(
+    text: str, macros: Mapping[str, _Macro], depth: int, expansions_left: list[int]
+) -> Iterator[tuple[int, str]]:
     """Yields the position and the text of each use of a macro. A macro within a macro has the outer one's position."""
     words = [token for token in tokens_of(text) if token.kind is not TokenKind.DIRECTIVE]
     for at, word in enumerate(words[:-1]):
         macro = macros.get(word.text)
-        if macro is None or words[at + 1].text != "(" or left[0] <= 0:
+        if macro is None or words[at + 1].text != "(" or expansions_left[0] <= 0:
             continue
-        left[0] -= 1
+        expansions_left[0] -= 1
         expanded = _substituted(text, macro, parts_of(words[at + 2 : closing(words, at + 1) - 1]))
         if expanded is None:
             continue
         yield word.begin, expanded
         if depth > 0:
-            for _, inner in _expansions(expanded, macros, depth - 1, left):
+            for _, inner in _expansions(expanded, macros, depth - 1, expansions_left):
                 yield word.begin, inner
 
 

@@ -261,11 +261,11 @@ class Nvrtc:
         finally:
             self._library.nvrtcDestroyProgram(ctypes.byref(program))
 
-    def _bytes(self, program: ctypes.c_void_p, what: str) -> bytes:
+    def _bytes(self, program: ctypes.c_void_p, label: str) -> bytes:
         size = ctypes.c_size_t()
-        self._call(f"nvrtcGet{what}Size", program, ctypes.byref(size))
+        self._call(f"nvrtcGet{label}Size", program, ctypes.byref(size))
         room = ctypes.create_string_buffer(max(size.value, 1))
-        self._call(f"nvrtcGet{what}", program, room)
+        self._call(f"nvrtcGet{label}", program, room)
         return room.raw[: size.value]
 
     def flags(self) -> tuple[str, ...]:

@@ -153,39 +153,39 @@ def read_unit(job: CompileJob) -> CudaUnit:
         raise CompileError(f"{job.kernel}: the job is not one of CUDA C++: {error}") from error
 
 
-def launch_of(kernel: str, unit: CudaUnit, found: BinaryKernel, warp: int = 32) -> LaunchInfo:
-    """Returns the launch info, after comparing the launch with the binary. ``found`` is the kernel in the binary.
+def launch_of(kernel: str, unit: CudaUnit, binary_kernel: BinaryKernel, warp: int = 32) -> LaunchInfo:
+    """Returns the launch info, after comparing the launch with ``binary_kernel``, the kernel in the binary.
 
     Raises:
         CompileError: the binary has other parameters or requires another block, or no block was given.
     """
     try:
-        check_layout(found, unit.layout)
+        check_layout(binary_kernel, unit.layout)
     except SourceError as error:
         raise CompileError(f"{kernel}: {error}") from error
-    block = unit.block if unit.block != (0, 0, 0) else found.required_block
+    block = unit.block if unit.block != (0, 0, 0) else binary_kernel.required_block
     if block is None:
-        limit = f" (at most {found.most_threads})" if found.most_threads is not None else ""
+        limit = f" (at most {binary_kernel.most_threads})" if binary_kernel.most_threads is not None else ""
         raise CompileError(f"{kernel}: how many threads has a block? Give threads=, for example threads=256{limit}")
     threads = math.prod(block)
-    if found.required_block not in (None, block):
+    if binary_kernel.required_block not in (None, block):
         raise CompileError(
             f"{kernel}: threads is {format_block(block)}, and {unit.expression} was compiled for exactly "
-            f"{format_block(found.required_block)}"
+            f"{format_block(binary_kernel.required_block)}"
         )
-    if found.most_threads is not None and threads > found.most_threads:
+    if binary_kernel.most_threads is not None and threads > binary_kernel.most_threads:
         raise CompileError(
             f"{kernel}: threads is {format_block(block)}, {threads} in all, and the launch bounds of {unit.expression} "
-            f"allow {found.most_threads}"
+            f"allow {binary_kernel.most_threads}"
         )
-    cluster = unit.cluster if unit.cluster != (0, 0, 0) else found.cluster or (1, 1, 1)
-    if found.cluster not in (None, cluster):
+    cluster = unit.cluster if unit.cluster != (0, 0, 0) else binary_kernel.cluster or (1, 1, 1)
+    if binary_kernel.cluster not in (None, cluster):
         raise CompileError(
             f"{kernel}: cluster is {format_block(cluster)}, and {unit.expression} was compiled for "
-            f"{format_block(found.cluster)}"
+            f"{format_block(binary_kernel.cluster)}"
         )
     return LaunchInfo(
-        entry=found.entry,
+        entry=binary_kernel.entry,
         layout=unit.layout,
         num_warps=-(-threads // warp),
         threads=threads,
@@ -195,8 +195,8 @@ def launch_of(kernel: str, unit: CudaUnit, found: BinaryKernel, warp: int = 32) 
         cooperative=unit.cooperative,
         pdl=unit.pdl,
         tensor_maps=unit.maps,
-        registers=found.registers,
-        spills=found.spills,
+        registers=binary_kernel.registers,
+        spills=binary_kernel.spills,
     )
 
 

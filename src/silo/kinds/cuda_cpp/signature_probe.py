@@ -143,9 +143,9 @@ class _Reader:
         self._at = match.end()
         return match.group()
 
-    def remember(self, made: Mangled) -> Mangled:
-        self._seen.append(made)
-        return made
+    def remember(self, mangled: Mangled) -> Mangled:
+        self._seen.append(mangled)
+        return mangled
 
     def source_name(self) -> str:
         size = int(self.matched(r"\d{1,5}"))
@@ -407,10 +407,10 @@ def _is_tensor_map(of: Mangled) -> bool:
 class _Probing:
     """Reads the types of one kernel; it runs the compiler once for each level of nesting."""
 
-    def __init__(self, label: str, text: CudaText, ask: Callable[[Sequence[str]], tuple[str, ...]]) -> None:
+    def __init__(self, label: str, text: CudaText, mangled_names: Callable[[Sequence[str]], tuple[str, ...]]) -> None:
         self._label = label
         self._text = text
-        self._ask = ask
+        self._ask = mangled_names
 
     def types(self, expression: str) -> tuple[CudaType, ...]:
         (name,) = self._ask([f"silo_probe<decltype({expression})>"])
@@ -423,28 +423,30 @@ class _Probing:
         spelled = [f"silo_argument<decltype({expression}), {at}>::silo_type" for at in range(len(parameters))]
         return tuple(self._typed(list(zip(parameters, spelled, strict=True))))
 
-    def _typed(self, given: Sequence[tuple[Mangled, str]]) -> list[CudaType]:
-        types = [_plain_type(item) for item, _ in given]
+    def _typed(self, types_and_spellings: Sequence[tuple[Mangled, str]]) -> list[CudaType]:
+        types = [_plain_type(item) for item, _ in types_and_spellings]
         open_types = [at for at, type_ in enumerate(types) if type_ is None]
         for at in open_types:
-            if given[at][0].kind not in ("named", "array"):
-                raise SourceError(f"{self._label}: a parameter is {given[at][0]}, which a launch cannot pass")
+            if types_and_spellings[at][0].kind not in ("named", "array"):
+                raise SourceError(
+                    f"{self._label}: a parameter is {types_and_spellings[at][0]}, which a launch cannot pass"
+                )
         if open_types:
-            structs = self._structs([given[at] for at in open_types])
+            structs = self._structs([types_and_spellings[at] for at in open_types])
             for at, item in zip(open_types, structs, strict=True):
                 types[at] = item
         return [type_ for type_ in types if type_ is not None]
 
-    def _structs(self, given: Sequence[tuple[Mangled, str]]) -> list[CudaType]:
+    def _structs(self, types_and_spellings: Sequence[tuple[Mangled, str]]) -> list[CudaType]:
         names = self._ask(
             [
                 f"silo_sizes<silo_underlying<{spelled}, __is_enum({spelled})>::silo_type, sizeof({spelled}), "
                 f"alignof({spelled}), __is_enum({spelled})>"
-                for _, spelled in given
+                for _, spelled in types_and_spellings
             ]
         )
         types: list[CudaType] = []
-        for (of, spelled), name in zip(given, names, strict=True):
+        for (of, spelled), name in zip(types_and_spellings, names, strict=True):
             own, *numbers = demangled(name, "silo_sizes")
             size, align, is_enum = (int(number.text) for number in numbers)
             if is_enum:
@@ -496,16 +498,16 @@ class _Probing:
                 struct_members.append(CudaMember(own, offset, kind))
         return struct_members
 
-    def _without_arrays(self, given: list[tuple[str, int, Mangled, str]]) -> list[tuple[str, int, Mangled, str]]:
+    def _without_arrays(self, members: list[tuple[str, int, Mangled, str]]) -> list[tuple[str, int, Mangled, str]]:
         flat: list[tuple[str, int, Mangled, str]] = []
-        arrays = [member for member in given if member[2].kind == "array"]
+        arrays = [member for member in members if member[2].kind == "array"]
         elements = [f"silo_element<{spelling}>::silo_type" for _, _, _, spelling in arrays]
         sizes = self._ask([f"silo_sizes<int, sizeof({element})>" for element in elements])
         size_of = {
             path: int(demangled(size, "silo_sizes")[1].text)
             for (path, _, _, _), size in zip(arrays, sizes, strict=True)
         }
-        for path, offset, kind, spelling in given:
+        for path, offset, kind, spelling in members:
             if kind.kind != "array":
                 flat.append((path, offset, kind, spelling))
                 continue
@@ -536,13 +538,13 @@ def parameter_types(
     label: str,
     text: CudaText,
     expression: str,
-    ask: Callable[[Sequence[str]], tuple[str, ...]],
+    mangled_names: Callable[[Sequence[str]], tuple[str, ...]],
 ) -> tuple[CudaType, ...]:
-    """Returns the types of a kernel's parameters. ``ask`` returns the mangled names of expressions.
+    """Returns the types of a kernel's parameters. ``mangled_names`` returns the mangled names of expressions.
 
     Raises:
         SourceError: the expression names no kernel, or a parameter cannot be passed; ``label`` names the kernel in the
             message.
         CompileError: the compiler refuses the text.
     """
-    return _Probing(label, text, ask).types(expression)
+    return _Probing(label, text, mangled_names).types(expression)

@@ -147,29 +147,31 @@ def _refuse_clocks(text: str, shown: str) -> None:
             raise SourceError(f"{shown}:{line}: {match.group()} differs from compile to compile: leave it out")
 
 
-def _check_name(name: str, place: str) -> None:
+def _check_name(name: str, location: str) -> None:
     if name.startswith(("/", "\\", "~")) or "\0" in name or (len(name) > 1 and name[1] == ":"):
-        raise SourceError(f"{place}: {name!r} is an absolute path: name its folder in include= and write the rest")
+        raise SourceError(f"{location}: {name!r} is an absolute path: name its folder in include= and write the rest")
 
 
 def _header(
-    name: str, place: str, given: Mapping[str, str], folders: HeaderFolders, beside: str | None
+    name: str, location: str, texts: Mapping[str, str], folders: HeaderFolders, including_folder: str | None
 ) -> tuple[str, str] | None:
     """Returns a header's text and path ("" if it was given as a text); None if it is not among the user's."""
-    if name in given:
-        return given[name], ""
+    if name in texts:
+        return texts[name], ""
     roots = [Path(folder) for folder in (folders.own, *folders.folders) if folder is not None]
-    for base in dict.fromkeys((*([Path(beside)] if beside is not None else ()), *map(Path, folders.folders))):
+    for base in dict.fromkeys(
+        (*([Path(including_folder)] if including_folder is not None else ()), *map(Path, folders.folders))
+    ):
         path = Path(os.path.normpath(base / name))
         inside = any(path.is_relative_to(root) for root in roots)
         if inside and path.is_file():
             real = path.resolve()
             if not any(real.is_relative_to(root) for root in roots):
-                raise SourceError(f"{place}: {name!r} is a link that leads out of {base}")
+                raise SourceError(f"{location}: {name!r} is a link that leads out of {base}")
             try:
                 return decoded(read_plain(real)), str(real)
             except (OSError, UnicodeDecodeError) as error:
-                raise SourceError(f"{place}: the header {name!r} cannot be read: {error}") from error
+                raise SourceError(f"{location}: the header {name!r} cannot be read: {error}") from error
     if ".." in PurePosixPath(name).parts:
-        raise SourceError(f"{place}: {name!r} leads out of the folders of headers: name its folder in include=")
+        raise SourceError(f"{location}: {name!r} leads out of the folders of headers: name its folder in include=")
     return None

@@ -94,7 +94,7 @@ def trace(wrapper: Wrapper, arch: str, name: str) -> TracedFunction:
                     f"{name}: CuTe DSL {dsl_version()} knows no {arch}; name an arch such as sm_80, sm_90a, sm_100a or "
                     "sm_120a"
                 ) from error
-            raise CompileError(f"{name} for {arch}: {diagnosis(error)}{_place(error)}") from error
+            raise CompileError(f"{name} for {arch}: {diagnosis(error)}{_author_line(error)}") from error
     if clean.module is None:
         artifact = _cleaned(artifact, clean, modules)
     return TracedFunction(
@@ -102,7 +102,7 @@ def trace(wrapper: Wrapper, arch: str, name: str) -> TracedFunction:
     )
 
 
-def _place(error: BaseException) -> str:
+def _author_line(error: BaseException) -> str:
     """Returns the author's line at which ``error`` was raised, for a message; "" if unknown or already in the error."""
     folder = str(Path(dsl_module("cutlass").__file__).parent)
     frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]

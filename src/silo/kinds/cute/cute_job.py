@@ -47,12 +47,12 @@ class CuteArgumentRole(Enum):
 _ABI_TYPE = enumerated(AbiType)
 
 
-def _read_leaf(data: JSON, what: str) -> tuple[AbiType, str]:
+def _read_leaf(data: JSON, label: str) -> tuple[AbiType, str]:
     match data:
         case [kind, str() as part]:
-            return _ABI_TYPE.read(kind, what), part
+            return _ABI_TYPE.read(kind, label), part
         case _:
-            raise malformed(what, data)
+            raise malformed(label, data)
 
 
 @frozen
@@ -122,8 +122,8 @@ class CuteJob:
     def to_job(self, kernel: str, target: Target) -> CompileJob:
         """Returns the job for a worker."""
 
-        def sizes(given: tuple[int, ...] | None) -> JSON:
-            return None if given is None else list(given)
+        def sizes(numbers: tuple[int, ...] | None) -> JSON:
+            return None if numbers is None else list(numbers)
 
         parameters: dict[str, JSON] = {
             "dsl": self.dsl,

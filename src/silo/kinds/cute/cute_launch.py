@@ -68,13 +68,13 @@ def slot_of(parameter: PassedParameter, index: int, arguments: Sequence[HostArgu
     return _struct(owner.name, parameter, index, leaves)
 
 
-def map_slot(one: ArrayMap, index: int, arguments: Sequence[HostArgument]) -> LayoutSlot:
+def map_slot(array_map: ArrayMap, index: int, arguments: Sequence[HostArgument]) -> LayoutSlot:
     """Returns the slot of the kernel's parameter ``index``, which is a tensor map.
 
     Raises:
         UnsupportedError: the tensor map is not made from an array of the call.
     """
-    owner = arguments[one.argument] if one.argument < len(arguments) else None
+    owner = arguments[array_map.argument] if array_map.argument < len(arguments) else None
     if owner is None or owner.role not in (CuteArgumentRole.POINTER, CuteArgumentRole.TENSOR):
         raise UnsupportedError(
             f"the kernel's parameter {index}, a tensor map, is not made of an array of the call; {_LET_THE_DSL}"
@@ -234,27 +234,31 @@ def _compare_table(passed: Sequence[PassedParameter], kernel: BinaryKernel) -> N
 
 
 def _sizes(
-    what: str, found: Sequence[HostValue], said: tuple[int, ...] | None, arguments: Sequence[HostArgument]
+    label: str,
+    module_sizes: Sequence[HostValue],
+    declared_sizes: tuple[int, ...] | None,
+    arguments: Sequence[HostArgument],
 ) -> tuple[int, int, int]:
-    """Returns the three dimensions of the block or the cluster (``what``): the module's if constant, else the author's.
+    """Returns the dimensions of the block or the cluster (``label``): the module's if constant, else the author's.
 
     If both exist, they must agree.
     """
-    stated = None if said is None else (*said, 1, 1, 1)[:3]
+    stated = None if declared_sizes is None else (*declared_sizes, 1, 1, 1)[:3]
     dims: list[int] = []
-    for axis, value in enumerate(found):
+    for axis, value in enumerate(module_sizes):
         if isinstance(value, int):
             dims.append(value)
         elif stated is not None:
             dims.append(stated[axis])
         else:
             raise UnsupportedError(
-                f"the {what}'s {AXES[axis]} is no constant of the kernel: it is {value_words(value, arguments)}; say "
-                f"it: silo.cute(..., {what}=...)"
+                f"the {label}'s {AXES[axis]} is no constant of the kernel: it is {value_words(value, arguments)}; say "
+                f"it: silo.cute(..., {label}=...)"
             )
     if stated is not None and tuple(dims) != stated:
         raise CompileError(
-            f"{what}={tuple(said or ())} was said, and the host function launches with {tuple(dims)}; leave it out, or "
+            f"{label}={tuple(declared_sizes or ())} was said, and the host function launches with {tuple(dims)}; "
+            "leave it out, or "
             "let both be the same"
         )
     return dims[0], dims[1], dims[2]
@@ -279,12 +283,12 @@ def _cluster(
 
 
 def _flag(
-    number: int, what: str, attributes: dict[int, tuple[HostValue, ...]], arguments: Sequence[HostArgument]
+    number: int, label: str, attributes: dict[int, tuple[HostValue, ...]], arguments: Sequence[HostArgument]
 ) -> bool:
     value = attributes.get(number, (0,))[0]
     if not isinstance(value, int):
         raise UnsupportedError(
-            f"{what} of the launch is no constant: it is {value_words(value, arguments)}; let it be a Constexpr"
+            f"{label} of the launch is no constant: it is {value_words(value, arguments)}; let it be a Constexpr"
         )
     return value != 0
 

@@ -183,8 +183,8 @@ def _installed_files() -> str:
     return state.hexdigest()[:16]
 
 
-def _is_part(one: metadata.Distribution) -> bool:
-    return str(one.metadata["Name"]).lower().replace("_", "-").startswith(PACKAGE)
+def _is_part(distribution: metadata.Distribution) -> bool:
+    return str(distribution.metadata["Name"]).lower().replace("_", "-").startswith(PACKAGE)
 
 
 _HOST = "func.func"

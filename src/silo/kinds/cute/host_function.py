@@ -483,7 +483,7 @@ class _Run:
         if not isinstance(config, Address):
             raise CompileError(f"the host function's launch config lies at a place that is not known; {_CONFIG}")
         word = [self._read(config, 4 * index, _INT32) for index in range(6)]
-        count, where = self._read(config, 48, _INT32), self._memory.read(self._beside(config, 40), _POINTER)
+        count, where = self._read(config, 48, _INT32), self._memory.read(self._moved(config, 40), _POINTER)
         if not isinstance(count, int):
             raise CompileError(f"how many launch attributes the host function sets is not known; {_CONFIG}")
         return LaunchCall(
@@ -513,7 +513,7 @@ class _Run:
         for index in range(count):
             if not isinstance(where, Address):
                 raise CompileError(f"the launch attributes lie at a place that is not known; {_CONFIG}")
-            at = self._beside(where, index * _ATTRIBUTE_BYTES)
+            at = self._moved(where, index * _ATTRIBUTE_BYTES)
             number = self._read(at, 0, _INT32)
             if not isinstance(number, int):
                 raise CompileError(f"which launch attribute the host function sets is not known; {_CONFIG}")
@@ -530,7 +530,7 @@ class _Run:
         count = self._memory.blocks[where.block].layout.size // _POINTER.size
         parameters: list[PassedParameter] = []
         for index in range(count):
-            at = self._memory.read(self._beside(where, index * _POINTER.size), _POINTER)
+            at = self._memory.read(self._moved(where, index * _POINTER.size), _POINTER)
             if not isinstance(at, Address) or at.offset:
                 raise CompileError(f"where the kernel's parameter {index} lies is not known; {_CONFIG}")
             layout = self._memory.blocks[at.block].layout
@@ -541,11 +541,11 @@ class _Run:
             parameters.append(PassedParameter(layout.size, layout.align, leaves))
         return tuple(parameters)
 
-    def _beside(self, address: Address, offset: int) -> Address:
+    def _moved(self, address: Address, offset: int) -> Address:
         return Address(address.block, address.offset + offset)
 
     def _read(self, address: Address, offset: int, layout: CLayout) -> HostValue:
-        return _number(self._memory.read(self._beside(address, offset), layout))
+        return _number(self._memory.read(self._moved(address, offset), layout))
 
 
 _RULES: Mapping[str, Callable[[_Run, Any, list[Part]], Part]] = {

@@ -193,10 +193,10 @@ class _Module:
             self._check(code, name, f"it cannot be made ready on device {index}")
             self._prepared.add(index)
 
-    def _check(self, code: int, name: str, what: str) -> None:
+    def _check(self, code: int, name: str, label: str) -> None:
         if code != 0:
             raise DeviceError(
-                f"{name}: {what}: CUDA error {code}{_error_name(self._runtime, code)}; it is of CUDA "
+                f"{name}: {label}: CUDA error {code}{_error_name(self._runtime, code)}; it is of CUDA "
                 f"{self._host.toolkit}, which a driver of the same major version or a later one runs"
             )
 
@@ -297,5 +297,5 @@ def _call(host: HostObject, module: _Module, index: int, name: str) -> LibraryCa
     return call
 
 
-def _is_array(one: HostValue) -> bool:
-    return one.passing in (Passing.TENSOR, Passing.ADDRESS)
+def _is_array(host_value: HostValue) -> bool:
+    return host_value.passing in (Passing.TENSOR, Passing.ADDRESS)

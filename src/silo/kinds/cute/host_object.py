@@ -195,15 +195,15 @@ def _matched(function: Any, job: CuteJob, dsl: Any) -> Sequence[tuple[HostArgume
     return [(argument, passing) for _, argument, passing in placed]
 
 
-def _passing(argument: HostArgument, taken: Any, dsl: Any) -> Passing | None:  # noqa: ANN401
+def _passing(argument: HostArgument, entry_type: Any, dsl: Any) -> Passing | None:  # noqa: ANN401
     """Returns how the entry takes the argument; None if the entry's type does not fit it."""
     if argument.role in (CuteArgumentRole.POINTER, CuteArgumentRole.TENSOR):
-        if isinstance(taken, dsl.Pointer):
+        if isinstance(entry_type, dsl.Pointer):
             return Passing.ADDRESS
-        return Passing.TENSOR if isinstance(taken, dsl.Tensor) else None
-    if not isinstance(taken, dsl.Var):
+        return Passing.TENSOR if isinstance(entry_type, dsl.Tensor) else None
+    if not isinstance(entry_type, dsl.Var):
         return None
-    code, codes = taken.dtype.code, dsl.DTypeCode
+    code, codes = entry_type.dtype.code, dsl.DTypeCode
     if argument.role is CuteArgumentRole.GRID:
         return Passing.GRID if code == codes.Int else None
     return {codes.Int: Passing.INTEGER, codes.UInt: Passing.INTEGER, codes.Bool: Passing.BOOL}.get(

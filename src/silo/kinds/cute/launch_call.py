@@ -191,7 +191,7 @@ class _Reader:
             raise _unknown(self._text)
         self._at += len(wanted)
 
-    def _taken(self, wanted: str) -> bool:
+    def _skips(self, wanted: str) -> bool:
         matched = self._text.startswith(wanted, self._at)
         self._at += len(wanted) if matched else 0
         return matched
@@ -201,24 +201,24 @@ class _Reader:
             raise _unknown(self._text)
 
     def tree(self) -> Tree:
-        if not self._taken("("):
+        if not self._skips("("):
             return self._leaf()
         parts: list[Tree] = [self.tree()]
-        while self._taken(","):
+        while self._skips(","):
             parts.append(self.tree())
         self.take(")")
         return tuple(parts)
 
     def _leaf(self) -> LayoutLeaf:
-        if self._taken("?"):
+        if self._skips("?"):
             value = None
-            if self._taken("{"):
+            if self._skips("{"):
                 self._at = self._text.find("}", self._at)
                 self.take("}")
         else:
             value = self._number()
         basis: list[int] = []
-        while self._taken("@"):
+        while self._skips("@"):
             basis.append(self._number())
         return LayoutLeaf(value, tuple(basis))
 

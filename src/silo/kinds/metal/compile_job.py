@@ -51,25 +51,25 @@ def _held(argument: MetalArgument) -> str:
     slot = f"parameters[{argument.number}]"
     match argument.role:
         case BufferRole.POINTER | BufferRole.REFERENCE:
-            return f"  void *const {_own(argument)} = *static_cast<void *const *>({slot});\n"
+            return f"  void *const {_silo_name(argument)} = *static_cast<void *const *>({slot});\n"
         case BufferRole.VALUE:
-            return f"  const {argument.text} {_own(argument)} = *static_cast<const {argument.text} *>({slot});\n"
+            return f"  const {argument.text} {_silo_name(argument)} = *static_cast<const {argument.text} *>({slot});\n"
         case BufferRole.THREADGROUP | BufferRole.POSITION:
             return ""
 
 
-def _own(argument: MetalArgument) -> str:
+def _silo_name(argument: MetalArgument) -> str:
     return f"silo_{argument.number}"
 
 
 def _passed(argument: MetalArgument, file: str) -> str:
     match argument.role:
         case BufferRole.POINTER:
-            return f"silo_metal::Pointer{{{_own(argument)}}}"
+            return f"silo_metal::Pointer{{{_silo_name(argument)}}}"
         case BufferRole.REFERENCE:
-            return f"silo_metal::Reference{{{_own(argument)}}}"
+            return f"silo_metal::Reference{{{_silo_name(argument)}}}"
         case BufferRole.VALUE:
-            return _own(argument)
+            return _silo_name(argument)
         case BufferRole.THREADGROUP:
             array = f"silo_metal::threadgroup_array<unsigned char[{argument.number}]>"
             return f"silo_metal::Pointer{{&{array}({quoted(argument.name)}, [] {{}}, {{{quoted(file)}, 0}})}}"

@@ -104,7 +104,7 @@ def _number(word: Token, start: int) -> list[_Edit]:
     return []
 
 
-def _functions_of_one_space(text: str, words: Sequence[Token]) -> dict[int, tuple[_Edit, int]]:
+def _functions_of_one_space(text: str, tokens: Sequence[Token]) -> dict[int, tuple[_Edit, int]]:
     """Returns edits that remove overloads of functions which differ only in address spaces, except the first.
 
     Without address spaces, ``f(device T &x) {}`` and ``f(thread T &x) {}`` are the same function, as are ``f() device
@@ -114,91 +114,91 @@ def _functions_of_one_space(text: str, words: Sequence[Token]) -> dict[int, tupl
     edits: dict[int, tuple[_Edit, int]] = {}
     bodies: dict[tuple[int, str], str] = {}
     opened: list[int] = []  # indices of the open braces
-    pairs = _brackets(words)
-    for at, word in enumerate(words):
+    pairs = _brackets(tokens)
+    for at, word in enumerate(tokens):
         if word.text == "{":
             opened.append(at)
         elif word.text == "}" and opened:
             opened.pop()
-        if word.text != "(" or at == 0 or words[at - 1].text in _CONTROL or at not in pairs:
+        if word.text != "(" or at == 0 or tokens[at - 1].text in _CONTROL or at not in pairs:
             continue
         after = pairs[at] + 1
         own: list[int] = []  # indices of the address spaces after the parameters, which apply to ``this``
-        while after < len(words) and words[after].text in _AFTER_PARAMETERS:
-            own += [after] if words[after].text in _OBJECT_SPACES else []
+        while after < len(tokens) and tokens[after].text in _AFTER_PARAMETERS:
+            own += [after] if tokens[after].text in _OBJECT_SPACES else []
             after += 1
-        defaulted = [word.text for word in words[after : after + 2]] == ["=", "default"]
+        defaulted = [word.text for word in tokens[after : after + 2]] == ["=", "default"]
         ends = ("{", ":", ";", "=") if own or defaulted else ("{",)
-        if after >= len(words) or words[after].text not in ends:
+        if after >= len(tokens) or tokens[after].text not in ends:
             continue
         begin = at
-        while begin > 0 and words[begin - 1].text not in (";", "}", "{", "("):
-            begin = pairs[begin - 1] if words[begin - 1].text == ")" else begin - 1
-        head = [word.text for word in words[begin:after]]
+        while begin > 0 and tokens[begin - 1].text not in (";", "}", "{", "("):
+            begin = pairs[begin - 1] if tokens[begin - 1].text == ")" else begin - 1
+        head = [word.text for word in tokens[begin:after]]
         if begin == at or not (defaulted or _OBJECT_SPACES & set(head)):
             continue
         end = after
-        while end < len(words) and words[end].text not in ("{", ";"):
+        while end < len(tokens) and tokens[end].text not in ("{", ";"):
             end = pairs.get(end, end) + 1
-        end = min(pairs.get(end, end) + 1, len(words))
-        plain = _without_spaces([word.text for word in words[begin : pairs[at] + 1]])
+        end = min(pairs.get(end, end) + 1, len(tokens))
+        plain = _without_spaces([word.text for word in tokens[begin : pairs[at] + 1]])
         plain += " const" * ("const" in head[pairs[at] + 1 - begin :])
         key = (opened[-1] if opened else -1, plain)
-        body = " ".join(word.text for word in words[after:end] if word.text not in _OBJECT_SPACES)
+        body = " ".join(word.text for word in tokens[after:end] if word.text not in _OBJECT_SPACES)
         if key not in bodies:
             bodies[key] = body
-            edits.update({index: (_blank(text, words[index].begin, words[index].end), index + 1) for index in own})
+            edits.update({index: (_blank(text, tokens[index].begin, tokens[index].end), index + 1) for index in own})
         elif bodies[key] == body:
-            edits[begin] = (_blank(text, words[begin].begin, words[end - 1].end), end)
+            edits[begin] = (_blank(text, tokens[begin].begin, tokens[end - 1].end), end)
         else:
-            edits.update({index: (_blank(text, words[index].begin, words[index].end), index + 1) for index in own})
+            edits.update({index: (_blank(text, tokens[index].begin, tokens[index].end), index + 1) for index in own})
     return edits
 
 
-def _defaulted_constructors(text: str, words: Sequence[Token]) -> dict[int, tuple[_Edit, int]]:
+def _defaulted_constructors(text: str, tokens: Sequence[Token]) -> dict[int, tuple[_Edit, int]]:
     """Returns edits that remove ``Name() = default;`` from types without other constructors.
 
     Such a type is an aggregate in Metal's C++17, but not in the C++20 of the emulator.
     """
     edits: dict[int, tuple[_Edit, int]] = {}
-    pairs = _brackets(words)
-    for at, word in enumerate(words):
-        if word.text not in ("struct", "class") or at + 1 >= len(words) or not words[at + 1].is_word:
+    pairs = _brackets(tokens)
+    for at, word in enumerate(tokens):
+        if word.text not in ("struct", "class") or at + 1 >= len(tokens) or not tokens[at + 1].is_word:
             continue
         opening = at + 2
-        while opening < len(words) and words[opening].text not in ("{", ";", "(", ")", "}", "="):
+        while opening < len(tokens) and tokens[opening].text not in ("{", ";", "(", ")", "}", "="):
             opening += 1
-        if opening not in pairs or words[opening].text != "{":
+        if opening not in pairs or tokens[opening].text != "{":
             continue
-        own = list(_constructors(words, pairs, words[at + 1].text, opening))
+        own = list(_constructors(tokens, pairs, tokens[at + 1].text, opening))
         if all(span is not None for span in own):
             for begin, end in filter(None, own):
-                edits[begin] = (_blank(text, words[begin].begin, words[end - 1].end), end)
+                edits[begin] = (_blank(text, tokens[begin].begin, tokens[end - 1].end), end)
     return edits
 
 
 def _constructors(
-    words: Sequence[Token], pairs: Mapping[int, int], name: str, opening: int
+    tokens: Sequence[Token], pairs: Mapping[int, int], name: str, opening: int
 ) -> Iterator[tuple[int, int] | None]:
     """Yields the first index and the end of each ``name() = default;`` in a class, None for other constructors."""
     position = begin = opening + 1
     while position < pairs[opening]:
-        word = words[position].text
-        if word == name and words[position - 1].text not in ("~", "::"):
+        word = tokens[position].text
+        if word == name and tokens[position - 1].text not in ("~", "::"):
             following = position + 1
-            while following < pairs[opening] and words[position + 1].text == "<" and words[following - 1].text != ">":
+            while following < pairs[opening] and tokens[position + 1].text == "<" and tokens[following - 1].text != ">":
                 following += 1
-            if words[following].text == "(":
+            if tokens[following].text == "(":
                 end = pairs[following] + 1
-                while words[end].text in _AFTER_PARAMETERS:
+                while tokens[end].text in _AFTER_PARAMETERS:
                     end += 1
-                tail = [word.text for word in words[end : end + 3]]
+                tail = [word.text for word in tokens[end : end + 3]]
                 plain = pairs[following] == following + 1 and tail == ["=", "default", ";"]
                 yield (begin, end + 3) if plain else None
                 position = end
                 continue
         position = pairs[position] + 1 if word in ("(", "[", "{") and position in pairs else position + 1
-        if words[position - 1].text in (";", "}", ":"):
+        if tokens[position - 1].text in (";", "}", ":"):
             begin = position
 
 
@@ -212,7 +212,7 @@ def _without_spaces(words: Sequence[str]) -> str:
     return " ".join(plain_words)
 
 
-def _types_of_one_space(text: str, words: Sequence[Token]) -> dict[int, tuple[_Edit, int]]:
+def _types_of_one_space(text: str, tokens: Sequence[Token]) -> dict[int, tuple[_Edit, int]]:
     """Returns edits that remove specializations of types which differ only in address spaces, except the first.
 
     Without address spaces, ``template <class T> struct Of<device T*> {}`` and ``struct Of<thread T*> {}`` are the same
@@ -220,33 +220,33 @@ def _types_of_one_space(text: str, words: Sequence[Token]) -> dict[int, tuple[_E
     """
     edits: dict[int, tuple[_Edit, int]] = {}
     bodies: dict[str, str] = {}
-    pairs = _brackets(words)
-    for at, word in enumerate(words):
-        if word.text not in ("struct", "class") or at == 0 or words[at - 1].text != ">":
+    pairs = _brackets(tokens)
+    for at, word in enumerate(tokens):
+        if word.text not in ("struct", "class") or at == 0 or tokens[at - 1].text != ">":
             continue
         begin = at
-        while begin > 0 and words[begin - 1].text not in (";", "}", "{"):
+        while begin > 0 and tokens[begin - 1].text not in (";", "}", "{"):
             begin -= 1
         opening = at
-        while opening < len(words) and words[opening].text not in ("{", ";"):
+        while opening < len(tokens) and tokens[opening].text not in ("{", ";"):
             opening += 1
-        head = [word.text for word in words[begin:opening]]
-        close = pairs.get(opening, len(words))
-        if not _OBJECT_SPACES & set(head) or close + 1 >= len(words) or words[close + 1].text != ";":
+        head = [word.text for word in tokens[begin:opening]]
+        close = pairs.get(opening, len(tokens))
+        if not _OBJECT_SPACES & set(head) or close + 1 >= len(tokens) or tokens[close + 1].text != ";":
             continue
         plain = _without_spaces(head)
-        body = " ".join(word.text for word in words[opening:close])
+        body = " ".join(word.text for word in tokens[opening:close])
         if bodies.get(plain) == body:
-            edits[begin] = (_blank(text, words[begin].begin, words[close + 1].end), close + 2)
+            edits[begin] = (_blank(text, tokens[begin].begin, tokens[close + 1].end), close + 2)
         bodies.setdefault(plain, body)
     return edits
 
 
-def _brackets(words: Sequence[Token]) -> dict[int, int]:
+def _brackets(tokens: Sequence[Token]) -> dict[int, int]:
     """Returns for the index of each round, square or curly bracket the index of the matching one."""
     pairs: dict[int, int] = {}
     stack: list[int] = []
-    for at, word in enumerate(words):
+    for at, word in enumerate(tokens):
         if word.text in ("(", "[", "{"):
             stack.append(at)
         elif word.text in (")", "]", "}") and stack:
@@ -282,11 +282,11 @@ def _blank(text: str, begin: int, end: int) -> _Edit:
     return _Edit(begin, end, " " + "\n" * text.count("\n", begin, end))
 
 
-def _balanced(words: Sequence[Token], at: int) -> int:
+def _balanced(tokens: Sequence[Token], at: int) -> int:
     """Returns the index after the bracket that closes the bracket at ``at``."""
     depth = 0
-    while at < len(words):
-        sign = words[at].text
+    while at < len(tokens):
+        sign = tokens[at].text
         depth += _OPENED.get(sign, 0)
         at += 1
         if depth <= 0:
@@ -294,7 +294,7 @@ def _balanced(words: Sequence[Token], at: int) -> int:
     return at
 
 
-def _threadgroup_declaration(text: str, words: Sequence[Token], at: int) -> tuple[_Edit, int] | None:
+def _threadgroup_declaration(text: str, tokens: Sequence[Token], at: int) -> tuple[_Edit, int] | None:
     """Returns the edit that translates a declaration of threadgroup variables at ``at``, and the index after it.
 
     Returns None for the declaration of a pointer.
@@ -302,31 +302,31 @@ def _threadgroup_declaration(text: str, words: Sequence[Token], at: int) -> tupl
     first = at + 1
     angle = 0
     end = first
-    while end < len(words):
-        sign = words[end].text
+    while end < len(tokens):
+        sign = tokens[end].text
         angle += (sign == "<") - (sign == ">")
         if angle == 0 and sign in _ENDS_DECLARATOR:
             break
         if angle == 0 and sign in ("*", "&", ")"):
             return None
         end += 1
-    if end - 1 <= first or end == len(words):
+    if end - 1 <= first or end == len(tokens):
         return None
-    kind = text[words[first].begin : words[end - 2].end]
+    kind = text[tokens[first].begin : tokens[end - 2].end]
     declarations: list[str] = []
     name = end - 1
     while True:
         at = name + 1
-        while at < len(words) and words[at].text == "[":
-            at = _balanced(words, at)
-        dimensions = text[words[name].end : words[at - 1].end] if at > name + 1 else ""
-        declarations.append(_declared(words[name].text, " ".join(kind.split()), " ".join(dimensions.split())))
-        if at >= len(words) or words[at].text not in (",", ";"):
+        while at < len(tokens) and tokens[at].text == "[":
+            at = _balanced(tokens, at)
+        dimensions = text[tokens[name].end : tokens[at - 1].end] if at > name + 1 else ""
+        declarations.append(_declared(tokens[name].text, " ".join(kind.split()), " ".join(dimensions.split())))
+        if at >= len(tokens) or tokens[at].text not in (",", ";"):
             return None  # clang will report the error
-        if words[at].text == ";":
+        if tokens[at].text == ";":
             break
         name = at + 1
-    begin, end = words[first - 1].begin, words[at].begin
+    begin, end = tokens[first - 1].begin, tokens[at].begin
     return _Edit(begin, end, "; ".join(declarations) + "\n" * text.count("\n", begin, end)), at
 
 
@@ -503,19 +503,22 @@ def lowered_job(source: MetalSource, variant: Variant) -> EmulatorJob:
     )
     slots = {slot.name: at for at, slot in enumerate(layout)}
 
-    def argument(one: MslParameter) -> MetalArgument:
-        if one.attribute == "threadgroup":
-            return MetalArgument(BufferRole.THREADGROUP, one.name, "", memory[one.name])
-        if not one.is_buffer:
-            if one.attribute not in POSITIONS:
+    def argument(msl_parameter: MslParameter) -> MetalArgument:
+        if msl_parameter.attribute == "threadgroup":
+            return MetalArgument(BufferRole.THREADGROUP, msl_parameter.name, "", memory[msl_parameter.name])
+        if not msl_parameter.is_buffer:
+            if msl_parameter.attribute not in POSITIONS:
                 raise SourceError(
-                    f"{source}: {one.name} has the attribute {one.attribute}, which the emulator does not know"
+                    f"{source}: {msl_parameter.name} has the attribute {msl_parameter.attribute}, which the emulator "
+                    "does not know"
                 )
-            return MetalArgument(BufferRole.POSITION, one.name, one.attribute)
-        slot = slots[one.name]
+            return MetalArgument(BufferRole.POSITION, msl_parameter.name, msl_parameter.attribute)
+        slot = slots[msl_parameter.name]
         if layout[slot].type is not AbiType.POINTER:
-            return MetalArgument(BufferRole.VALUE, one.name, one.type, slot)
-        return MetalArgument(BufferRole.POINTER if one.form == "*" else BufferRole.REFERENCE, one.name, "", slot)
+            return MetalArgument(BufferRole.VALUE, msl_parameter.name, msl_parameter.type, slot)
+        return MetalArgument(
+            BufferRole.POINTER if msl_parameter.form == "*" else BufferRole.REFERENCE, msl_parameter.name, "", slot
+        )
 
     # ``own`` lacks the parameters for threadgroup memory, so metal_text() leaves them in the text: in C++ they stay
     # parameters, even for a template's instance.

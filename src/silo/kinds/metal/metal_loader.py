@@ -93,24 +93,24 @@ def mlx_body(text: str, plan: ShaderLayout, kernel: str) -> MlxBody:
     # in which the parameter hides MLX's variable.
     opening, closing = ("{ ", "\n}") if uses_positions else ("", "")
     source = opening + " ".join(lines) + f'\n#line {line} "{kernel}.metal"\n{body}{closing}\n'
-    copies = " ".join(dict.fromkeys(_taken(kernel_text)))
+    copies = " ".join(dict.fromkeys(_position_copies(kernel_text)))
     return MlxBody(tuple(inputs), tuple(outputs), text + "\n", f"{copies}\n{source}" if copies else source)
 
 
-def _declared(one: MslParameter, name: str) -> str:
+def _declared(msl_parameter: MslParameter, name: str) -> str:
     """Returns the declaration of an array, with its type from the text."""
-    const = "const " if one.const else ""
-    kind = f"{const}{one.space.value} {one.type}"
-    if one.form == "&":
-        return f"{kind}& {one.name} = *({kind}*){name};"
-    return f"{kind}* {one.name} = ({kind}*){name};"
+    const = "const " if msl_parameter.const else ""
+    kind = f"{const}{msl_parameter.space.value} {msl_parameter.type}"
+    if msl_parameter.form == "&":
+        return f"{kind}& {msl_parameter.name} = *({kind}*){name};"
+    return f"{kind}* {msl_parameter.name} = ({kind}*){name};"
 
 
-def _number(one: MslParameter) -> str:
-    return f"const constant {one.type}& {one.name} = silo_in_{one.name};"
+def _number(msl_parameter: MslParameter) -> str:
+    return f"const constant {msl_parameter.type}& {msl_parameter.name} = silo_in_{msl_parameter.name};"
 
 
-def _taken(kernel: MslKernel) -> Iterator[str]:
+def _position_copies(kernel: MslKernel) -> Iterator[str]:
     """Yields declarations that copy MLX's positions to Silo's names, because the kernel may use MLX's names itself."""
     for parameter in kernel.parameters:
         if parameter.attribute in MLX_POSITIONS:
@@ -177,15 +177,16 @@ class MlxCall:
         for output, result in zip(outputs, results, strict=True):
             output[...] = result
 
-    def _given(self, one: MlxInput, value: Any) -> Any:  # noqa: ANN401  # an array of MLX
+    def _given(self, mlx_input: MlxInput, value: Any) -> Any:  # noqa: ANN401  # an array of MLX
         mx = self._mx
-        if one.buffer.dtype is not None:
-            name = one.buffer.dtype.name
+        if mlx_input.buffer.dtype is not None:
+            name = mlx_input.buffer.dtype.name
             return mx.array(value, getattr(mx, _DTYPES.get(name, name)))
-        if one.space is AddressSpace.CONSTANT:
+        if mlx_input.space is AddressSpace.CONSTANT:
             if value.size >= SMALL:
                 raise ArgumentError(
-                    f"{self._name}: {one.name.removeprefix('silo_in_')} is in constant memory, where MLX puts arrays "
+                    f"{self._name}: {mlx_input.name.removeprefix('silo_in_')} is in constant memory, where MLX puts "
+                    "arrays "
                     f"of fewer than {SMALL} elements alone, and it has {value.size}: declare it device const"
                 )
             return value if value.ndim else value.reshape(1)
@@ -316,14 +317,14 @@ def torch_call(function: Any, plan: ShaderLayout, name: str) -> LibraryCall:  # 
     return call
 
 
-def _given(one: ShaderBuffer, arguments: tuple[Any, ...]) -> object:
-    value = arguments[one.parameter]
-    if one.dtype is None:
+def _given(shader_buffer: ShaderBuffer, arguments: tuple[Any, ...]) -> object:
+    value = arguments[shader_buffer.parameter]
+    if shader_buffer.dtype is None:
         return value
-    if one.dtype.kind is DTypeKind.FLOAT:
+    if shader_buffer.dtype.kind is DTypeKind.FLOAT:
         return float(value)
     number = int(value)
-    top = 1 << (one.dtype.bits - 1)
+    top = 1 << (shader_buffer.dtype.bits - 1)
     # torch's only unsigned cast is uint8
-    wraps = one.dtype.kind is DTypeKind.UINT and one.dtype.bits > 8 and number >= top
+    wraps = shader_buffer.dtype.kind is DTypeKind.UINT and shader_buffer.dtype.bits > 8 and number >= top
     return number - 2 * top if wraps else number

@@ -39,23 +39,23 @@ class Importer:
     def __init__(self, device: Any) -> None:  # noqa: ANN401  # jax's
         self._device = device
         self._public: Callable[[Any], Any] = jax_module("jax").dlpack.from_dlpack
-        self._own: Callable[..., Any] | None = None
+        self._original_import: Callable[..., Any] | None = None
         try:
-            self._own = jax_module("jaxlib._jax").dlpack_managed_tensor_to_buffer
+            self._original_import = jax_module("jaxlib._jax").dlpack_managed_tensor_to_buffer
         except AttributeError:
             self._slower("it has no dlpack_managed_tensor_to_buffer")
 
     def __call__(self, tensor: Any, stream: int | None = None) -> Any:  # noqa: ANN401
         """Returns the array for a tensor of torch. ``stream`` is jax's stream, which already waits for the tensor."""
-        if self._own is not None:
+        if self._original_import is not None:
             try:
-                return self._own(sys.modules["torch"].utils.dlpack.to_dlpack(tensor), self._device, stream)
+                return self._original_import(sys.modules["torch"].utils.dlpack.to_dlpack(tensor), self._device, stream)
             except TypeError as error:  # the function of this jaxlib takes other arguments
                 self._slower(str(error))
         return self._public(tensor)
 
     def _slower(self, why: str) -> None:
-        self._own = None
+        self._original_import = None
         NOTICES.once("importer", f"arrays reach jax {jax_version()} by its own from_dlpack, some 100 us each: {why}")
 
 
@@ -70,9 +70,9 @@ class Arrays:
         self._dtypes: dict[object, str] = {}
         self.importer = Importer(device)
 
-    def name(self, one: ArrayPlace) -> str:
+    def name(self, array_place: ArrayPlace) -> str:
         """Returns the name of the array's parameter, for messages."""
-        return self._names[one.parameter]
+        return self._names[array_place.parameter]
 
     def failed(self, error: Exception) -> LaunchError:
         """Returns the error to raise if jax cannot compile or run the program; ``error`` is jax's, of any class."""
@@ -81,31 +81,34 @@ class Arrays:
             f"{self._kernel}: jax {jax_version()} does not run its code: {type(error).__name__}: {message}"
         )
 
-    def check(self, one: ArrayPlace, array: Any) -> None:  # noqa: ANN401
+    def check(self, array_place: ArrayPlace, array: Any) -> None:  # noqa: ANN401
         """Checks that an array has the shape and dtype of the code. Needed for bound kernels, which have no guard.
 
         Raises:
             ArgumentError: another shape or dtype, or a tensor whose gradient would be lost.
         """
         shape: Any = getattr(array, "shape", None)
-        if shape != one.shape and (shape is None or tuple(shape) != one.shape):
+        if shape != array_place.shape and (shape is None or tuple(shape) != array_place.shape):
             shape = extent_of(array).shape if shape is None else tuple(shape)
-            if shape != one.shape:
+            if shape != array_place.shape:
                 raise ArgumentError(
-                    f"{self._kernel}: {self.name(one)} is an array of shape {shape_text(shape)}, passed to code for "
-                    f"{shape_text(one.shape)}"
+                    f"{self._kernel}: {self.name(array_place)} is an array of shape {shape_text(shape)}, passed to "
+                    "code for "
+                    f"{shape_text(array_place.shape)}"
                 )
-        if (element := self._dtype_of(array)) != one.dtype.name:
+        if (element := self._dtype_of(array)) != array_place.dtype.name:
             raise ArgumentError(
-                f"{self._kernel}: {self.name(one)} is an array of {element}, passed to code for {one.dtype}"
+                f"{self._kernel}: {self.name(array_place)} is an array of {element}, passed to code for "
+                f"{array_place.dtype}"
             )
         if getattr(array, "requires_grad", False) and self._records():
             raise ArgumentError(
-                f"{self._kernel}: {self.name(one)} requires a gradient, which is not computed through jax: pass "
-                f"{self.name(one)}.detach(), or call the kernel under torch.no_grad()"
+                f"{self._kernel}: {self.name(array_place)} requires a gradient, which is not computed through jax: "
+                "pass "
+                f"{self.name(array_place)}.detach(), or call the kernel under torch.no_grad()"
             )
 
-    def check_written(self, one: ArrayPlace, array: Any) -> None:  # noqa: ANN401
+    def check_written(self, array_place: ArrayPlace, array: Any) -> None:  # noqa: ANN401
         """Checks that each element of a written array has its own memory; called after :meth:`check`.
 
         Raises:
@@ -115,13 +118,14 @@ class Arrays:
             strides = () if array.is_contiguous() else array.stride()
         else:
             strides: Any = getattr(array, "strides", None) or ()
-        if 0 in strides and any(not step and size > 1 for step, size in zip(strides, one.shape, strict=True)):
+        if 0 in strides and any(not step and size > 1 for step, size in zip(strides, array_place.shape, strict=True)):
             raise ArgumentError(
-                f"{self._kernel}: {self.name(one)} is written, and several of its elements are one in memory (an "
+                f"{self._kernel}: {self.name(array_place)} is written, and several of its elements are one in memory "
+                "(an "
                 "expanded array): pass a copy that has all of them"
             )
 
-    def take(self, one: ArrayPlace, array: Any) -> Any:  # noqa: ANN401
+    def take(self, array_place: ArrayPlace, array: Any) -> Any:  # noqa: ANN401
         """Returns an array of jax for an argument: a view if jax allows it, else a copy."""
         if isinstance(array, self._array_type):
             return array
@@ -129,7 +133,7 @@ class Arrays:
             plain = array.detach() if array.requires_grad else array
             if plain.is_contiguous() and not plain.is_neg():
                 return self.importer(plain)
-            self.copied(one, "jax has no views of strided arrays")
+            self.copied(array_place, "jax has no views of strided arrays")
         return library_of(array).read(array)
 
     def put(self, array: Any, result: Any) -> None:  # noqa: ANN401
@@ -157,13 +161,13 @@ class Arrays:
 
         return np.array(result)
 
-    def copied(self, one: ArrayPlace, why: str) -> None:
+    def copied(self, array_place: ArrayPlace, why: str) -> None:
         """Logs once that an argument is copied in every call like this one, and why."""
-        size = one.dtype.itemsize
-        for extent in one.shape:
+        size = array_place.dtype.itemsize
+        for extent in array_place.shape:
             size *= extent
-        key = f"{self._kernel} {self.name(one)} {why}"
-        NOTICES.once(key, f"{self._kernel}: {self.name(one)} ({size} bytes) is copied in every call: {why}")
+        key = f"{self._kernel} {self.name(array_place)} {why}"
+        NOTICES.once(key, f"{self._kernel}: {self.name(array_place)} ({size} bytes) is copied in every call: {why}")
 
     def _dtype_of(self, array: Any) -> str:  # noqa: ANN401
         kind = getattr(array, "dtype", None)

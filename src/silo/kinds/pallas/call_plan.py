@@ -117,14 +117,16 @@ def proof_of(text: str) -> str:
 def _operand(data: JSON) -> ArrayPlace | ScalarPlace:
     match read_list(data, "an operand", 3):
         case [parameter, shape, element]:
-            return ArrayPlace(_place(parameter), read_integers(shape, "a shape"), read_dtype(element, "an operand"))
+            return ArrayPlace(
+                _parameter_index(parameter), read_integers(shape, "a shape"), read_dtype(element, "an operand")
+            )
         case [parameter, element]:
-            return ScalarPlace(_place(parameter), read_dtype(element, "an operand"))
+            return ScalarPlace(_parameter_index(parameter), read_dtype(element, "an operand"))
         case _:
             raise malformed("an operand", data)
 
 
-def _place(data: JSON) -> int:
+def _parameter_index(data: JSON) -> int:
     index = read_natural(data, "the place of a parameter")
     if index >= MAX_PARAMETERS:
         raise malformed("the place of a parameter", data)

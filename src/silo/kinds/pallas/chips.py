@@ -80,13 +80,13 @@ def blocks_for_tpus(launch: BlockedLaunch) -> Decision:
     return Accepted("its blocks are whole tiles, or have whole axes")
 
 
-def _refused(one: BlockedArray) -> str:
-    if not one.block:
+def _refused(blocked_array: BlockedArray) -> str:
+    if not blocked_array.block:
         return 'a value without axes is no block in VMEM: use space="smem"'
-    *_, last = one.block
-    last_extent = one.padded[-1]
-    if len(one.block) == 1:
-        bits = _WORD_BITS if one.dtype.kind is DTypeKind.BOOL else one.dtype.bits
+    *_, last = blocked_array.block
+    last_extent = blocked_array.padded[-1]
+    if len(blocked_array.block) == 1:
+        bits = _WORD_BITS if blocked_array.dtype.kind is DTypeKind.BOOL else blocked_array.dtype.bits
         minimum = _LANES * (_WORD_BITS // bits)
         power = last >= minimum and last & (last - 1) == 0
         if last == last_extent or last % (_LANES * _SUBLANES) == 0 or power:
@@ -95,8 +95,8 @@ def _refused(one: BlockedArray) -> str:
             f"a block of one axis is a multiple of {_LANES * _SUBLANES}, a power of two of {minimum} or more, or the "
             "whole axis"
         )
-    rows = one.block[-2]
-    if (last == last_extent or last % _LANES == 0) and (rows == one.padded[-2] or rows % _SUBLANES == 0):
+    rows = blocked_array.block[-2]
+    if (last == last_extent or last % _LANES == 0) and (rows == blocked_array.padded[-2] or rows % _SUBLANES == 0):
         return ""
     return (
         f"the last two axes of a block are divisible by {_SUBLANES} and {_LANES}, or are all of the array's: change "
@@ -104,5 +104,5 @@ def _refused(one: BlockedArray) -> str:
     )
 
 
-def _array(one: BlockedArray) -> str:
-    return f"{shape_text(one.padded)} of {one.dtype}"
+def _array(blocked_array: BlockedArray) -> str:
+    return f"{shape_text(blocked_array.padded)} of {blocked_array.dtype}"

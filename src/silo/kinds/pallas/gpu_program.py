@@ -71,18 +71,20 @@ def lowers_to_triton(launch: BlockedLaunch, index_maps: Mapping[str, Any]) -> De
     return Accepted("its blocks are each of one program")
 
 
-def _shared(one: BlockedArray, grid: tuple[int, ...], index: Any) -> str:  # noqa: ANN401
+def _shared(blocked_array: BlockedArray, grid: tuple[int, ...], index: Any) -> str:  # noqa: ANN401
     """Returns why two programs may write the same block; "" if each block is written by one program."""
     count = math.prod(grid)
-    if count > _MOST_PROGRAMS and (one.indexed or any(isinstance(dim, tuple) for dim in one.dims)):
+    if count > _MOST_PROGRAMS and (blocked_array.indexed or any(isinstance(dim, tuple) for dim in blocked_array.dims)):
         return f"whether {count} programs write blocks of their own is not known"
-    if not one.indexed and not any(isinstance(dim, tuple) for dim in one.dims):
-        used = {dim for dim in one.dims if dim is not None}
+    if not blocked_array.indexed and not any(isinstance(dim, tuple) for dim in blocked_array.dims):
+        used = {dim for dim in blocked_array.dims if dim is not None}
         idle = [axis for axis, size in enumerate(grid) if size > 1 and axis not in used]
         return f"programs along axis {idle[0]} of the grid write the same block" if idle else ""
     programs: dict[tuple[int, ...], tuple[int, ...]] = {}
     for program in product(*map(range, grid)):
-        coordinates: tuple[Any, ...] = index(*program) if one.indexed else block_index(one.dims, program)
+        coordinates: tuple[Any, ...] = (
+            index(*program) if blocked_array.indexed else block_index(blocked_array.dims, program)
+        )
         block = tuple(int(number) for number in coordinates)
         if block in programs:
             return f"the programs {programs[block]} and {program} write the same block"
@@ -109,13 +111,13 @@ def make_gpu_program(
     # A block of Triton is never cut off at the end of an array, so arrays are padded to whole blocks.
     filled_arrays = {array.name: replace(array, padded=_filled(array)) for array in launch.arrays}
 
-    def spec(one: BlockedArray | PassedScalar) -> Any:  # noqa: ANN401
-        if isinstance(one, PassedScalar):
+    def spec(operand: BlockedArray | PassedScalar) -> Any:  # noqa: ANN401
+        if isinstance(operand, PassedScalar):
             return pl.BlockSpec((1,), _first)
-        return pl.BlockSpec(one.block, maps[one.name] if one.indexed else partial(_block, one.dims))
+        return pl.BlockSpec(operand.block, maps[operand.name] if operand.indexed else partial(_block, operand.dims))
 
-    def struct(one: BlockedArray, shape: tuple[int, ...]) -> Any:  # noqa: ANN401
-        return jax.ShapeDtypeStruct(shape, jax_dtype(one.dtype))
+    def struct(blocked_array: BlockedArray, shape: tuple[int, ...]) -> Any:  # noqa: ANN401
+        return jax.ShapeDtypeStruct(shape, jax_dtype(blocked_array.dtype))
 
     operands, outputs = launch.operands, launch.outputs
     values = {name: constant_of(value) for name, value in constants.items()}
@@ -201,8 +203,8 @@ def _first(*programs: Any) -> tuple[int]:  # noqa: ANN401
     return (0,)
 
 
-def _filled(one: BlockedArray) -> tuple[int, ...]:
-    return tuple(-(-full // size) * size for full, size in zip(one.padded, one.block, strict=True))
+def _filled(blocked_array: BlockedArray) -> tuple[int, ...]:
+    return tuple(-(-full // size) * size for full, size in zip(blocked_array.padded, blocked_array.block, strict=True))
 
 
 # ---- Mosaic GPU kernels: the author's body under ``plgpu.kernel`` ----
@@ -249,8 +251,8 @@ def make_mosaic_program(
     operands, outputs = launch.operands, launch.outputs
     values = {name: constant_of(value) for name, value in constants.items()}
 
-    def struct(one: BlockedArray, shape: tuple[int, ...]) -> Any:  # noqa: ANN401
-        return jax.ShapeDtypeStruct(shape, jax_dtype(one.dtype))
+    def struct(blocked_array: BlockedArray, shape: tuple[int, ...]) -> Any:  # noqa: ANN401
+        return jax.ShapeDtypeStruct(shape, jax_dtype(blocked_array.dtype))
 
     def body(*references: Any) -> None:  # noqa: ANN401
         remaining = iter(references)
@@ -289,11 +291,11 @@ def make_mosaic_program(
     return PallasProgram(function, structs, tuple(struct(output, output.shape) for output in outputs), MOSAIC_CALL)
 
 
-def _scratch(one: ScratchBuffer, mosaic: Any) -> Any:  # noqa: ANN401
-    if one.kind is ScratchKind.BARRIER:
-        return mosaic.Barrier(num_barriers=math.prod(one.shape))
-    assert one.dtype is not None  # only semaphores lack a dtype
-    return mosaic.SMEM(one.shape, jax_dtype(one.dtype))
+def _scratch(scratch_buffer: ScratchBuffer, mosaic: Any) -> Any:  # noqa: ANN401
+    if scratch_buffer.kind is ScratchKind.BARRIER:
+        return mosaic.Barrier(num_barriers=math.prod(scratch_buffer.shape))
+    assert scratch_buffer.dtype is not None  # only semaphores lack a dtype
+    return mosaic.SMEM(scratch_buffer.shape, jax_dtype(scratch_buffer.dtype))
 
 
 def _without_path(function: Any, name: str) -> Callable[..., None]:  # noqa: ANN401

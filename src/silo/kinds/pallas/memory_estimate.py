@@ -174,34 +174,53 @@ def tiled_bytes(shape: Sequence[int], element: DType) -> int:
     return size * width
 
 
-def _array(one: BlockedArray, grid: Sequence[int], name: str = "") -> MemoryRow:
-    block = one.block or one.padded
-    if one.space is MemorySpace.SMEM:
+def _array(blocked_array: BlockedArray, grid: Sequence[int], name: str = "") -> MemoryRow:
+    block = blocked_array.block or blocked_array.padded
+    if blocked_array.space is MemorySpace.SMEM:
         size = _WORD
         for axis in block:
             size *= axis
         return MemoryRow(
-            name or one.name, "smem", block, one.dtype.name, 1 if one.prefetch else _copies(one, grid), size
+            name or blocked_array.name,
+            "smem",
+            block,
+            blocked_array.dtype.name,
+            1 if blocked_array.prefetch else _copies(blocked_array, grid),
+            size,
         )
-    return MemoryRow(name or one.name, "vmem", block, one.dtype.name, _copies(one, grid), tiled_bytes(block, one.dtype))
+    return MemoryRow(
+        name or blocked_array.name,
+        "vmem",
+        block,
+        blocked_array.dtype.name,
+        _copies(blocked_array, grid),
+        tiled_bytes(block, blocked_array.dtype),
+    )
 
 
-def _copies(one: BlockedArray, grid: Sequence[int]) -> int:
+def _copies(blocked_array: BlockedArray, grid: Sequence[int]) -> int:
     """Returns the number of the array's blocks that are in memory at once: 1 if all programs have the same block."""
-    if one.indexed:
-        return one.buffers
-    used = {dim[0] if isinstance(dim, tuple) else dim for dim in one.dims if dim is not None}
-    return one.buffers if any(grid[axis] > 1 for axis in used) else 1
+    if blocked_array.indexed:
+        return blocked_array.buffers
+    used = {dim[0] if isinstance(dim, tuple) else dim for dim in blocked_array.dims if dim is not None}
+    return blocked_array.buffers if any(grid[axis] > 1 for axis in used) else 1
 
 
-def _scratch(name: str, one: ScratchBuffer) -> MemoryRow:
-    assert one.dtype is not None  # only semaphores lack a dtype
-    if one.kind is ScratchKind.VMEM:
-        return MemoryRow(name, "vmem", one.shape, one.dtype.name, 1, tiled_bytes(one.shape, one.dtype))
+def _scratch(name: str, scratch_buffer: ScratchBuffer) -> MemoryRow:
+    assert scratch_buffer.dtype is not None  # only semaphores lack a dtype
+    if scratch_buffer.kind is ScratchKind.VMEM:
+        return MemoryRow(
+            name,
+            "vmem",
+            scratch_buffer.shape,
+            scratch_buffer.dtype.name,
+            1,
+            tiled_bytes(scratch_buffer.shape, scratch_buffer.dtype),
+        )
     size = _WORD
-    for axis in one.shape:
+    for axis in scratch_buffer.shape:
         size *= axis
-    return MemoryRow(name, "smem", one.shape, one.dtype.name, 1, size)
+    return MemoryRow(name, "smem", scratch_buffer.shape, scratch_buffer.dtype.name, 1, size)
 
 
 def _size(count: int) -> str:
@@ -255,12 +274,12 @@ def _scoped(jaxpr: Any) -> list[MemoryRow]:  # noqa: ANN401
     return largest
 
 
-def _reference(aval: Any, place: int) -> MemoryRow | None:  # noqa: ANN401
+def _reference(aval: Any, index: int) -> MemoryRow | None:  # noqa: ANN401
     element = dtype_of(aval.dtype) if str(getattr(aval, "memory_space", "")) == "vmem" else None
     if element is None:
         return None
     shape = tuple(int(size) for size in aval.shape)
-    return MemoryRow(f"memory {place} of the body's own", "vmem", shape, element.name, 1, tiled_bytes(shape, element))
+    return MemoryRow(f"memory {index} of the body's own", "vmem", shape, element.name, 1, tiled_bytes(shape, element))
 
 
 def _held(jaxpr: Any) -> MemoryRow | None:  # noqa: ANN401

@@ -235,7 +235,7 @@ def _array(
     )
 
 
-def _padded(what: str, shape: tuple[int, ...], pads: Sequence[Pad]) -> tuple[int, ...]:
+def _padded(label: str, shape: tuple[int, ...], pads: Sequence[Pad]) -> tuple[int, ...]:
     """Returns the padded shape. An axis without elements becomes one element long, as a block cannot be empty.
 
     >>> _padded("add: x", (1000, 7), ((0, 256, 0), (1, 8, 8))), _padded("add: x", (0, 7), ())
@@ -244,7 +244,7 @@ def _padded(what: str, shape: tuple[int, ...], pads: Sequence[Pad]) -> tuple[int
     padded = list(shape)
     for axis, multiple, extra in pads:
         if axis >= len(shape):
-            raise SourceError(f"{what} is padded along axis {axis}, and has {len(shape)}")
+            raise SourceError(f"{label} is padded along axis {axis}, and has {len(shape)}")
         padded[axis] += -shape[axis] % multiple + extra
     return tuple(max(1, size) for size in padded)
 

@@ -107,7 +107,7 @@ def export_program(
         except SiloError:
             raise
         except Exception as error:  # the author's own Python runs here, and may raise anything
-            raise CompileError(f"{kernel} for {target}: {diagnosis(error)}{_place(error)}") from error
+            raise CompileError(f"{kernel} for {target}: {diagnosis(error)}{_author_line(error)}") from error
 
 
 @contextmanager
@@ -165,7 +165,7 @@ def diagnosis(error: BaseException) -> str:
     return f"{type(error).__name__}: {chr(10).join(useful)}" if useful else type(error).__name__
 
 
-def _place(error: BaseException) -> str:
+def _author_line(error: BaseException) -> str:
     """Returns the author's line at which ``error`` was raised; "" if it is unknown or already in the message."""
     folders = tuple(str(Path(name).parent) for name in (jax_module().__file__, __file__))
     frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]

@@ -83,9 +83,9 @@ def given_scalar(value: Any, element: Any) -> Any:  # noqa: ANN401
     return np.array([value], element)
 
 
-def returned(made: list[Any]) -> Any:  # noqa: ANN401
+def returned(results: list[Any]) -> Any:  # noqa: ANN401
     """Returns what a call returns: None, one array, or several in the order of the parameters."""
-    return tuple(made) if len(made) > 1 else made[0] if made else None
+    return tuple(results) if len(results) > 1 else results[0] if results else None
 
 
 def _first(plan: CallLayout, arguments: tuple[Any, ...]) -> object:
@@ -155,10 +155,11 @@ class GpuCall:
             if (value := arguments[operand.parameter]) is not None:
                 self._arrays.check_written(operand, value)
         donated = donated_results(
-            [None if self._kept(arguments[result.parameter]) else result.parameter for result in plan.results], spans
+            [None if self._stays_in_jax(arguments[result.parameter]) else result.parameter for result in plan.results],
+            spans,
         )
         for operand, gone in zip(plan.results, donated, strict=True):
-            if not gone and not self._kept(arguments[operand.parameter]):
+            if not gone and not self._stays_in_jax(arguments[operand.parameter]):
                 self._arrays.copied(operand, "its memory is part of another argument's, or is not one piece")
         reads = [passed[plan.operands[index].parameter] for index in self._read]
         writable = [
@@ -179,7 +180,7 @@ class GpuCall:
                 self._deliver(operand, value, result, torch_stream, written=gone)
         return returned(returned_arrays)
 
-    def _kept(self, value: object) -> bool:
+    def _stays_in_jax(self, value: object) -> bool:
         """Whether the call lacks an array for a result, which then stays an array of jax."""
         return value is None
 
@@ -212,24 +213,25 @@ class GpuCall:
         )
         return jitted
 
-    def _take(self, one: ArrayPlace, value: Any) -> tuple[Any, Span]:  # noqa: ANN401
+    def _take(self, array_place: ArrayPlace, value: Any) -> tuple[Any, Span]:  # noqa: ANN401
         """Returns an array of jax or a contiguous tensor, and the memory range that it shares with the caller."""
         if isinstance(value, self._array_type):
             return value, (0, 0)  # an empty range, because it is never written to
-        size = one.dtype.itemsize
-        for extent in one.shape:
+        size = array_place.dtype.itemsize
+        for extent in array_place.shape:
             size *= extent
         if is_torch(value):
             plain = value.detach() if value.requires_grad else value
             if not plain.is_contiguous():
-                self._arrays.copied(one, "jax has no views of strided arrays")
+                self._arrays.copied(array_place, "jax has no views of strided arrays")
                 return plain.contiguous(), (0, 0)  # a copy, whose memory belongs to this call only
             address = plain.data_ptr()
             return plain, (address, address + size)
         extent = extent_of(value)
         if extent.size != size or extent.low:
             raise ArgumentError(
-                f"{self._arrays.name(one)} is a strided array of {type(value).__module__}, which jax cannot read: pass "
+                f"{self._arrays.name(array_place)} is a strided array of {type(value).__module__}, which jax cannot "
+                "read: pass "
                 "a contiguous one"
             )
         return self._jax.dlpack.from_dlpack(value), (extent.address, extent.address + size)
@@ -257,7 +259,7 @@ class GpuCall:
 
     def _deliver(
         self,
-        one: ArrayPlace,
+        array_place: ArrayPlace,
         value: Any,  # noqa: ANN401
         result: Any,  # noqa: ANN401
         stream: int,
@@ -270,14 +272,14 @@ class GpuCall:
             if written and result.unsafe_buffer_pointer() == extent_of(value).address:
                 return
             raise ArgumentError(
-                f"{self._arrays.name(one)}: jax wrote its result elsewhere than to this array of "
+                f"{self._arrays.name(array_place)}: jax wrote its result elsewhere than to this array of "
                 f"{type(value).__module__}; pass a tensor of torch, or leave it out where the kernel makes it"
             )
         if written and result.unsafe_buffer_pointer() == value.data_ptr():
             result.__dlpack__(stream=stream)  # makes the caller's stream wait for jax's; the capsule is not used
             return
         if written:
-            self._arrays.copied(one, "jax did not take the memory that was given for it")
+            self._arrays.copied(array_place, "jax did not take the memory that was given for it")
         torch: Any = sys.modules["torch"]
         value.detach().copy_(torch.from_dlpack(result))  # torch's current stream waits for jax's stream
 

@@ -64,8 +64,8 @@ def make_program(
     jax, pl, pltpu = jax_module(), jax_module("jax.experimental.pallas"), jax_module("jax.experimental.pallas.tpu")
     jnp = jax.numpy
 
-    def struct(one: BlockedArray, shape: tuple[int, ...]) -> Any:  # noqa: ANN401
-        return jax.ShapeDtypeStruct(shape, jax_dtype(one.dtype))
+    def struct(blocked_array: BlockedArray, shape: tuple[int, ...]) -> Any:  # noqa: ANN401
+        return jax.ShapeDtypeStruct(shape, jax_dtype(blocked_array.dtype))
 
     prefetched, inputs, outputs = launch.prefetched, launch.inputs, launch.outputs
     scalars = [pl.BlockSpec(memory_space=pltpu.SMEM) for _ in launch.scalars]
@@ -133,14 +133,14 @@ def block_index(dims: Sequence[Dim], programs: Sequence[Any]) -> tuple[Any, ...]
     return tuple(indices)
 
 
-def visited_anew(one: BlockedArray, grid: Sequence[int]) -> tuple[int, ...] | None:
+def visited_anew(blocked_array: BlockedArray, grid: Sequence[int]) -> tuple[int, ...] | None:
     """Returns the axes along which a program must have index 0 to be the first with its block.
 
     None if the axes alone do not decide it: then the blocks of successive programs are compared.
     """
-    if one.indexed or any(isinstance(dim, tuple) for dim in one.dims):
+    if blocked_array.indexed or any(isinstance(dim, tuple) for dim in blocked_array.dims):
         return None
-    used = {dim for dim in one.dims if dim is not None}
+    used = {dim for dim in blocked_array.dims if dim is not None}
     return tuple(axis for axis, size in enumerate(grid) if size > 1 and axis not in used)
 
 
@@ -149,22 +149,28 @@ def plain_name(name: str) -> str:
     return "".join(letter if letter.isascii() and (letter.isalnum() or letter == "_") else "_" for letter in name)
 
 
-def _spec(source: PallasSource, launch: BlockedLaunch, one: BlockedArray, pl: Any, pltpu: Any) -> Any:  # noqa: ANN401
-    if one.space is MemorySpace.HBM:
+def _spec(source: PallasSource, launch: BlockedLaunch, blocked_array: BlockedArray, pl: Any, pltpu: Any) -> Any:  # noqa: ANN401
+    if blocked_array.space is MemorySpace.HBM:
         return pl.BlockSpec(memory_space=pltpu.HBM)
-    space = pltpu.SMEM if one.space is MemorySpace.SMEM else pltpu.VMEM
-    options = {} if one.buffers == 2 or one.space is MemorySpace.SMEM else {"pipeline_mode": pl.Buffered(one.buffers)}
-    return pl.BlockSpec(one.block, partial(_index, source, launch, one), memory_space=space, **options)
+    space = pltpu.SMEM if blocked_array.space is MemorySpace.SMEM else pltpu.VMEM
+    options = (
+        {}
+        if blocked_array.buffers == 2 or blocked_array.space is MemorySpace.SMEM
+        else {"pipeline_mode": pl.Buffered(blocked_array.buffers)}
+    )
+    return pl.BlockSpec(
+        blocked_array.block, partial(_index, source, launch, blocked_array), memory_space=space, **options
+    )
 
 
-def _index(source: PallasSource, launch: BlockedLaunch, one: BlockedArray, *given: Any) -> tuple[Any, ...]:  # noqa: ANN401
+def _index(source: PallasSource, launch: BlockedLaunch, blocked_array: BlockedArray, *given: Any) -> tuple[Any, ...]:  # noqa: ANN401
     """Evaluates an index map for the program's indices along the grid, followed by the prefetched arrays."""
     programs, prefetched = given[: len(launch.grid)], given[len(launch.grid) :]
-    if not one.indexed:
-        return block_index(one.dims, programs)
-    function = next(spec.index for spec in source.arrays if spec.name == one.name)
+    if not blocked_array.indexed:
+        return block_index(blocked_array.dims, programs)
+    function = next(spec.index for spec in source.arrays if spec.name == blocked_array.name)
     assert function is not None  # an indexed array has an index map
-    indices: Any = function(*programs[: source.index_axes[one.name]], *prefetched)
+    indices: Any = function(*programs[: source.index_axes[blocked_array.name]], *prefetched)
     return tuple(cast("Sequence[Any]", indices)) if isinstance(indices, tuple | list) else (indices,)
 
 
@@ -228,26 +234,26 @@ def _known_programs(launch: BlockedLaunch, pl: Any) -> AbstractContextManager[No
 def _copy_first(
     source: PallasSource,
     launch: BlockedLaunch,
-    one: BlockedArray,
-    found: Mapping[str, Any],
+    blocked_array: BlockedArray,
+    references: Mapping[str, Any],
     written: Any,  # noqa: ANN401
     pl: Any,  # noqa: ANN401
 ) -> None:
     """In the first of successive programs with one block, copies the array's values to the written block."""
-    read = found[one.name]
+    read = references[blocked_array.name]
 
     def copy() -> None:
-        if one.space is MemorySpace.SMEM:
+        if blocked_array.space is MemorySpace.SMEM:
             _copy_scalars(read, written)
         else:
             written[...] = read[...]
 
-    axes = visited_anew(one, launch.grid)
+    axes = visited_anew(blocked_array, launch.grid)
     if axes is None:
         programs = [pl.program_id(axis) for axis in range(len(launch.grid))]
-        prefetched = [found[other.name] for other in launch.prefetched]
-        now = _index(source, launch, one, *programs, *prefetched)
-        then = _index(source, launch, one, *_before(programs, launch.grid), *prefetched)
+        prefetched = [references[other.name] for other in launch.prefetched]
+        now = _index(source, launch, blocked_array, *programs, *prefetched)
+        then = _index(source, launch, blocked_array, *_previous_program(programs, launch.grid), *prefetched)
         first = sum(programs[1:], programs[0]) == 0
         for was, is_now in zip(then, now, strict=True):
             first |= was != is_now
@@ -277,7 +283,7 @@ def _copy_scalars(read: Any, written: Any) -> None:  # noqa: ANN401
     jax_module().lax.fori_loop(0, math.prod(shape), copy_one, 0)
 
 
-def _before(programs: Sequence[Any], grid: Sequence[int]) -> list[Any]:
+def _previous_program(programs: Sequence[Any], grid: Sequence[int]) -> list[Any]:
     """Returns the indices of the program that runs before this one; for the first program, its own."""
     jnp = jax_module("jax.numpy")
     indices: list[Any] = []
@@ -290,12 +296,12 @@ def _before(programs: Sequence[Any], grid: Sequence[int]) -> list[Any]:
     return [jnp.where(first, is_now, was) for is_now, was in zip(programs, reversed(indices), strict=True)]
 
 
-def scalar_of(one: PassedScalar, reference: Any) -> Any:  # noqa: ANN401
+def scalar_of(passed_scalar: PassedScalar, reference: Any) -> Any:  # noqa: ANN401
     """Returns the scalar that the body gets, from its operand."""
     value = reference[0]
-    if one.dtype == one.operand:
+    if passed_scalar.dtype == passed_scalar.operand:
         return value
-    return value != 0 if one.dtype.short == "i1" else value.astype(jax_dtype(one.dtype))
+    return value != 0 if passed_scalar.dtype.short == "i1" else value.astype(jax_dtype(passed_scalar.dtype))
 
 
 def constant_of(value: Value) -> Any:  # noqa: ANN401
@@ -307,13 +313,13 @@ def constant_of(value: Value) -> Any:  # noqa: ANN401
     return tuple(constant_of(item) for item in value) if isinstance(value, tuple) else value
 
 
-def padded_value(jnp: Any, one: BlockedArray | PassedScalar, value: Any) -> Any:  # noqa: ANN401
+def padded_value(jnp: Any, operand: BlockedArray | PassedScalar, value: Any) -> Any:  # noqa: ANN401
     """Returns an operand with its padding, which is zero."""
-    if isinstance(one, PassedScalar) or not any(one.pad):
+    if isinstance(operand, PassedScalar) or not any(operand.pad):
         return value
-    return jnp.pad(value, [(0, added) for added in one.pad])
+    return jnp.pad(value, [(0, added) for added in operand.pad])
 
 
-def cut_value(one: BlockedArray, value: Any) -> Any:  # noqa: ANN401
+def cut_value(blocked_array: BlockedArray, value: Any) -> Any:  # noqa: ANN401
     """Returns a result without its padding."""
-    return value[tuple(slice(size) for size in one.shape)] if any(one.pad) else value
+    return value[tuple(slice(size) for size in blocked_array.shape)] if any(blocked_array.pad) else value

@@ -206,13 +206,14 @@ def materialize(recipe: ArrayRecipe, library: str | None = None, place: Place = 
         ) from error
 
 
-def refuse_large(needed: int, what: str) -> None:
+def refuse_large(needed: int, label: str) -> None:
     """Raises ``CaseError`` if arrays would take more memory than a case's arrays may."""
     allowed = case_allowance()
     if needed > allowed:
         why = "half of the memory that this process may use" if settings().case_bytes is None else "SILO_CASE_BYTES"
         raise CaseError(
-            f"{what} would take {_size(needed)} of memory, and the arrays of a case may take {_size(allowed)} ({why}); "
+            f"{label} would take {_size(needed)} of memory, and the arrays of a case may take {_size(allowed)} "
+            f"({why}); "
             "take a smaller case, or set SILO_CASE_BYTES if this one is what you want"
         )
 

@@ -96,9 +96,11 @@ class RemoteAddress:
         return CloudObjects(self.address)
 
 
-def _absolute(rest: str) -> str:
+def _absolute(written_path: str) -> str:
     """Returns the path of a ``file:`` address exactly as it is written, after two slashes or none."""
-    path = rest.removeprefix("//localhost").removeprefix("//") if rest.startswith("//") else rest
+    path = (
+        written_path.removeprefix("//localhost").removeprefix("//") if written_path.startswith("//") else written_path
+    )
     if not path.startswith("/"):
         raise SettingsError(
             "SILO_REMOTE=file: is followed by an absolute path (file:/mnt/share/silo); a folder of another machine "

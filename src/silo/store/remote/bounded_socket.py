@@ -248,22 +248,22 @@ class _Watchdog:
         self._numbers = itertools.count()
         self._runs = False
 
-    def watch(self, one: BoundedSocket) -> None:
+    def watch(self, bounded_socket: BoundedSocket) -> None:
         """Makes the thread shut this socket down when its request's deadline has passed."""
-        at = time.monotonic() + one.seconds_left() + _LATE_S
+        at = time.monotonic() + bounded_socket.seconds_left() + _LATE_S
         with self._changed:
-            if one.looked_at_s <= at:
+            if bounded_socket.looked_at_s <= at:
                 return  # the thread checks the socket before that time already
-            self._push(at, one)
+            self._push(at, bounded_socket)
             if not self._runs:
                 self._runs = True
                 threading.Thread(target=self._run, name="silo-deadlines", daemon=True).start()
             elif self._waiting[0][0] == at:
                 self._changed.notify()
 
-    def _push(self, at: float, one: BoundedSocket) -> None:
-        one.looked_at_s = at
-        heapq.heappush(self._waiting, (at, next(self._numbers), weakref.ref(one)))
+    def _push(self, at: float, bounded_socket: BoundedSocket) -> None:
+        bounded_socket.looked_at_s = at
+        heapq.heappush(self._waiting, (at, next(self._numbers), weakref.ref(bounded_socket)))
 
     def _run(self) -> None:
         changed = self._changed

@@ -132,9 +132,9 @@ class RemoteClient:
     """
 
     def __init__(
-        self, place: RemoteAddress, *, writes: bool, sealer: Sealer | None = None, notices: Notices | None = None
+        self, address: RemoteAddress, *, writes: bool, sealer: Sealer | None = None, notices: Notices | None = None
     ) -> None:
-        self.place = place
+        self.place = address
         self._sealer = sealer
         self._notices = notices or Notices("silo.store")
         self._lock = Mutex()
@@ -394,7 +394,7 @@ class RemoteClient:
         with contextlib.suppress(RemoteError):
             objects.remove(name, _deadline(0))
 
-    def lie(self, name: str, what: str) -> None:
+    def lie(self, name: str, label: str) -> None:
         """Counts an object whose bytes contradict its name, and which is treated as absent.
 
         Turns the client off if there are many such objects.
@@ -402,9 +402,9 @@ class RemoteClient:
         with self._lock:
             self._rejected += 1
             many = self._rejected >= _MOST_REJECTED
-        self.tell_once("lie", f"gave something else than {name}: {what}; it counts as absent")
+        self.tell_once("lie", f"gave something else than {name}: {label}; it counts as absent")
         if many:
-            self._turn_off(f"{_MOST_REJECTED} objects were not what their names say, the last {name}: {what}")
+            self._turn_off(f"{_MOST_REJECTED} objects were not what their names say, the last {name}: {label}")
 
     def _tried(self, action: Callable[[Objects], T], *, writing: bool = False) -> T | None:
         """Returns the result of ``action``; None if it failed, which is logged. Runs on threads of the client."""

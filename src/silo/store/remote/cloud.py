@@ -37,7 +37,7 @@ class CloudObjects:
             exceptions.PermissionDeniedError,
             exceptions.UnauthenticatedError,
         )
-        self._there: type[BaseException] = exceptions.AlreadyExistsError
+        self._exists_error: type[BaseException] = exceptions.AlreadyExistsError
         self._unable: tuple[type[BaseException], ...] = (exceptions.NotSupportedError, NotImplementedError)
         self._faults: type[BaseException] = exceptions.BaseError
         self._if_absent = {"mode": "create"}  # becomes empty if the service does not support it
@@ -94,7 +94,7 @@ class CloudObjects:
                 raise RemoteError("it cannot put objects", kind="refused") from None
             self._if_absent = {}
             self.put(name, data, deadline)
-        except self._there:
+        except self._exists_error:
             return
         except (self._faults, OSError) as error:
             raise self._fault(error) from error

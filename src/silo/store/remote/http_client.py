@@ -190,8 +190,8 @@ class Reply:
     def _too_long(self) -> Exception:
         return self._failed("long", f"it sends more than {self._limits.most} bytes")
 
-    def _failed(self, kind: _Kind, words: str, received: int = 0) -> Exception:
-        return self._error(HttpFault(kind, words, self._request, received, self._limits.most))
+    def _failed(self, kind: _Kind, message: str, received: int = 0) -> Exception:
+        return self._error(HttpFault(kind, message, self._request, received, self._limits.most))
 
 
 class HttpClient:
@@ -225,16 +225,16 @@ class HttpClient:
         self._origin = split[:2]
         self._server = split.scheme, split.hostname or "", split.port
         self._tls: ssl.SSLContext | None = None
-        self._own = threading.local()  # each thread's connection to the client's own server
+        self._own_connection = threading.local()  # each thread's connection to the client's own server
 
-    def url(self, place: str) -> str:
+    def url(self, path: str) -> str:
         """Returns the address of a path below the base; an address is returned unchanged."""
-        return place if "://" in place else f"{self.base}/{place}"
+        return path if "://" in path else f"{self.base}/{path}"
 
-    def joined(self, url: str, place: str) -> str:
-        """Returns the full address of ``place``, which an answer of ``url`` named and which may be relative to it."""
+    def joined(self, url: str, path: str) -> str:
+        """Returns the full address of ``path``, which an answer of ``url`` named and which may be relative to it."""
         try:
-            return urljoin(url, place)
+            return urljoin(url, path)
         except ValueError as error:
             raise self._refused(f"sends to a place that cannot be read: {error}") from None
 
@@ -242,7 +242,7 @@ class HttpClient:
     def request(
         self,
         method: str,
-        place: str,
+        path: str,
         limits: HttpLimits,
         body: Body | None = None,
         headers: Mapping[str, str] | None = None,
@@ -251,15 +251,15 @@ class HttpClient:
     ) -> Generator[Reply]:
         """Sends a request and yields the reply; at the end of the block the rest of the reply is discarded.
 
-        ``place`` is a path below the base, or an address. With ``once`` the first reply is returned, and only
+        ``path`` is a path below the base, or an address. With ``once`` the first reply is returned, and only
         ``headers`` are sent: for a request with a password of its own. If a request fails, the exception that ``error``
         returns is raised.
         """
         headers = {"Accept-Encoding": "identity", **(headers or {})}
         if once:
-            reply = self._sent(method, self.url(place), limits, body, headers)
+            reply = self._sent(method, self.url(path), limits, body, headers)
         else:
-            reply = self._replied(method, place, limits, body, headers)
+            reply = self._replied(method, path, limits, body, headers)
         try:
             yield reply
             self._ended(reply)
@@ -270,10 +270,10 @@ class HttpClient:
     # -- one request after the other -----------------------------------------------------------------------------------
 
     def _replied(
-        self, method: str, place: str, limits: HttpLimits, body: Body | None, headers: Mapping[str, str]
+        self, method: str, path: str, limits: HttpLimits, body: Body | None, headers: Mapping[str, str]
     ) -> Reply:
         """Returns the reply after the login that the server requires, and after redirections."""
-        url, asked_for_login = self.url(place), False
+        url, asked_for_login = self.url(path), False
         for _ in range(self._redirections + 2):
             own = self._is_own(url)
             login = {"Authorization": self._authorization} if own and self._authorization else {}
@@ -288,10 +288,10 @@ class HttpClient:
                 url = self._redirected(url, reply.header("Location"))
             else:
                 return reply
-        raise self._refused(f"redirects {place} again and again")
+        raise self._refused(f"redirects {path} again and again")
 
-    def _redirected(self, url: str, place: str) -> str:
-        new = self.joined(url, place)
+    def _redirected(self, url: str, path: str) -> str:
+        new = self.joined(url, path)
         if not self._is_safe(urlsplit(new).scheme):
             raise self._refused("redirects to a place that is not asked by TLS")
         return new
@@ -302,8 +302,8 @@ class HttpClient:
     def _is_safe(self, scheme: str) -> bool:
         return scheme in ("https", self._origin[0])
 
-    def _refused(self, words: str) -> Exception:
-        return self._error(HttpFault("address", words, ""))
+    def _refused(self, message: str) -> Exception:
+        return self._error(HttpFault("address", message, ""))
 
     def _sent(self, method: str, url: str, limits: HttpLimits, body: Body | None, headers: Mapping[str, str]) -> Reply:
         try:
@@ -332,9 +332,9 @@ class HttpClient:
         body: Body | None,
         headers: Mapping[str, str],
     ) -> tuple[_Connection, http.client.HTTPResponse]:
-        open_connection: _Connection | None = getattr(self._own, "connection", None)
+        open_connection: _Connection | None = getattr(self._own_connection, "connection", None)
         if open_connection is not None and open_connection.server == server:
-            self._own.connection = None  # a nested request opens its own connection
+            self._own_connection.connection = None  # a nested request opens its own connection
             with suppress(http.client.RemoteDisconnected, ConnectionError, http.client.CannotSendRequest):
                 return open_connection, open_connection.ask(bounds, method, target, body, headers)
             # The server has ended the kept connection, so a new one is opened.
@@ -349,8 +349,8 @@ class HttpClient:
         if free is None or free.server != self._server:
             reply.drop()
             return
-        older: _Connection | None = getattr(self._own, "connection", None)
-        self._own.connection = free
+        older: _Connection | None = getattr(self._own_connection, "connection", None)
+        self._own_connection.connection = free
         if older is not None:
             older.close()
 

@@ -41,13 +41,13 @@ class RedisObjects:
             raise RemoteError(
                 f"redis:// takes the number of a database after the host, not /{self._database}", kind="fault"
             )
-        self._own = threading.local()
+        self._own_connection = threading.local()
 
     def get(self, name: str, most: int, deadline: float) -> bytes | None:
         """See :class:`silo.store.remote.object_protocol.Objects`."""
         record = _record(name)
         command = ("GET", _PREFIX + name) if record is None else ("HGET", *record)
-        answer = self._ask(command, most, deadline)
+        answer = self._answer(command, most, deadline)
         if answer is None or isinstance(answer, bytes):
             return answer
         raise RemoteError(f"{command[0]} is answered with something else than bytes", kind="fault")
@@ -56,13 +56,13 @@ class RedisObjects:
         """See :class:`silo.store.remote.object_protocol.Objects`."""
         record = _record(name)
         command = ("SET", _PREFIX + name, data, "NX") if record is None else ("HSETNX", *record, data)
-        self._ask(command, MOST_LINE_BYTES, deadline)
+        self._answer(command, MOST_LINE_BYTES, deadline)
 
     def remove(self, name: str, deadline: float) -> None:
         """See :class:`silo.store.remote.object_protocol.Objects`."""
         record = _record(name)
         command = ("DEL", _PREFIX + name) if record is None else ("HDEL", *record)
-        self._ask(command, MOST_LINE_BYTES, deadline)
+        self._answer(command, MOST_LINE_BYTES, deadline)
 
     def list(self, folder: str, deadline: float) -> Iterator[list[str]]:
         """See :class:`silo.store.remote.object_protocol.Objects`."""
@@ -72,7 +72,9 @@ class RedisObjects:
         cursor = "0"
         start = f"{_PREFIX}{folder}/"
         while time.monotonic() < deadline:
-            answer = self._ask(("SCAN", cursor, "MATCH", f"{start}*", "COUNT", "1000"), _MOST_LISTING_BYTES, deadline)
+            answer = self._answer(
+                ("SCAN", cursor, "MATCH", f"{start}*", "COUNT", "1000"), _MOST_LISTING_BYTES, deadline
+            )
             match answer:
                 case [bytes(following), list(keys)]:
                     names = [key.decode(errors="replace")[len(start) :] for key in keys if isinstance(key, bytes)]
@@ -88,17 +90,19 @@ class RedisObjects:
                 return
 
     def _fields(self, key: str, deadline: float) -> list[str]:
-        answer = self._ask(("HKEYS", key), _MOST_LISTING_BYTES, deadline)
+        answer = self._answer(("HKEYS", key), _MOST_LISTING_BYTES, deadline)
         return (
             [field.decode(errors="replace") for field in answer or () if isinstance(field, bytes)]
             if isinstance(answer, list)
             else []
         )
 
-    def _ask(self, command: tuple[str | bytes, ...], most: int, deadline: float) -> _Answer:
+    def _answer(self, command: tuple[str | bytes, ...], most: int, deadline: float) -> _Answer:
         """Sends a command and reads its answer, which has at most ``most`` bytes, by the deadline."""
-        connection: _Connection | None = getattr(self._own, "connection", None)
-        self._own.connection = None  # dropped first, so that a connection that fails half way is not used again
+        connection: _Connection | None = getattr(self._own_connection, "connection", None)
+        self._own_connection.connection = (
+            None  # dropped first, so that a connection that fails half way is not used again
+        )
         answer: _Answer = None
         try:
             if connection is not None:
@@ -115,7 +119,7 @@ class RedisObjects:
             raise RemoteError(str(error), kind="lie") from error
         except OSError as error:
             raise RemoteError(error.strerror or str(error), kind="fault") from error
-        self._own.connection = connection
+        self._own_connection.connection = connection
         return answer
 
     def _connected(self, deadline: float) -> _Connection:

@@ -70,14 +70,14 @@ class LeaseHolder:
         self._client = client
         self._seconds = seconds
         host = re.sub(r"[^A-Za-z0-9.]", ".", os.uname().nodename)[:60] or "unknown"
-        self._rest = f"{use}-{host}-{secrets.token_hex(6)}"
+        self._name_end = f"{use}-{host}-{secrets.token_hex(6)}"
         self._names: list[str] = []
         self._due_s = 0.0
 
     @property
     def rest(self) -> str:
         """The common end of the names of the lease's objects; each renewal adds a new object."""
-        return self._rest
+        return self._name_end
 
     def begin(self) -> bool:
         """Adds the lease now. Returns False if the remote store does not accept it."""
@@ -95,7 +95,7 @@ class LeaseHolder:
 
     def _next(self) -> tuple[str, bytes]:
         self._due_s = time.monotonic() + self._seconds / 3
-        name = f"leases/{int(time.time() + self._seconds)}-{self._rest}"
+        name = f"leases/{int(time.time() + self._seconds)}-{self._name_end}"
         self._names.append(name)
         return name, name.encode()
 
@@ -133,9 +133,9 @@ def _matches(names: Sequence[str]) -> list[tuple[str, re.Match[str]]]:
     return [(name, match) for name in names if (match := _NAME.fullmatch(name)) is not None]
 
 
-def refuse_while_used(client: RemoteClient, own: LeaseHolder) -> None:
+def refuse_while_used(client: RemoteClient, own_lease: LeaseHolder) -> None:
     """Raises StoreError while another process holds a lease."""
-    others = [lease for lease in leases_of(client) if not lease.name.endswith(own.rest)]
+    others = [lease for lease in leases_of(client) if not lease.name.endswith(own_lease.rest)]
     if others:
         raise StoreError(
             f"the remote store {client.place.name} is in use, so it is not pruned: {others[0].text}"
@@ -298,7 +298,7 @@ def _listed(client: RemoteClient, part: str) -> list[str]:
     return listing.names
 
 
-def _entries(client: RemoteClient, part: str, there: Container[str]) -> Iterator[_RemoteEntry]:
+def _entries(client: RemoteClient, part: str, present: Container[str]) -> Iterator[_RemoteEntry]:
     """Yields the readable entries of a part, with their blobs that exist."""
     names = [f"{part}/{name}" for name in _listed(client, part) if name.endswith(".json")]
     for begin in range(0, len(names), _BATCH):
@@ -317,7 +317,7 @@ def _entries(client: RemoteClient, part: str, there: Container[str]) -> Iterator
             except (ValueError, KeyError, TypeError, SiloError):
                 continue  # the entry cannot be read, which ``silo cache check`` reports
             job = read.job if isinstance(read, Artifact) else ""
-            refs = tuple(ref for ref in (read.blob, *read.sidecars) if ref.sha256 in there)
+            refs = tuple(ref for ref in (read.blob, *read.sidecars) if ref.sha256 in present)
             yield _RemoteEntry(part, key, len(data), refs, job)
 
 

@@ -82,7 +82,7 @@ class SharedRecords:
         self._local = local
         self._client = client
         self._lock = Mutex()
-        self._asked: set[str] = set()
+        self._requested: set[str] = set()
         self._followed: set[str] = set()
         self._due_s = 0.0  # the time of the next fetch; infinite during a fetch
         in_child(self._in_child)
@@ -146,8 +146,8 @@ class SharedRecords:
         Local records that the remote store lacks are sent.
         """
         with self._lock:
-            new = [key for key in keys if follow or key not in self._asked]
-            self._asked.update(new)
+            new = [key for key in keys if follow or key not in self._requested]
+            self._requested.update(new)
         if follow:
             self._followed.add(keys[0])
             self._due_s = time.monotonic() + _EVERY_S
@@ -222,9 +222,9 @@ class SharedRecords:
             digests = self._lines[key] = {digest_of(line_of(key, record)): None for record in records}
         return digests
 
-    def _send_missing(self, key: str, there: set[str]) -> None:
+    def _send_missing(self, key: str, present: set[str]) -> None:
         with self._joining:
-            missing = self._digests(key).keys() - there
+            missing = self._digests(key).keys() - present
         for record in self._local.read(key) if missing and self._client.sends else ():
             line = line_of(key, record)
             if digest_of(line) in missing:
@@ -423,7 +423,7 @@ class FetchedArtifacts:
                 if part == "jobs":
                     self._client.send_sealed(key, line)
 
-    def _document(self, part: str, key: str, what: str, decode: Callable[[JSON], T]) -> tuple[JSON, T] | None:
+    def _document(self, part: str, key: str, label: str, decode: Callable[[JSON], T]) -> tuple[JSON, T] | None:
         name = entry_name(part, key)
         if self._client.off or name in self._absent:
             return None
@@ -433,7 +433,7 @@ class FetchedArtifacts:
             return None
         try:
             document = decode_line(f"{part}/{key}", line.removesuffix(b"\n"))
-            decoded = decode(_value(document, what))
+            decoded = decode(_value(document, label))
         except (ValueError, KeyError, TypeError, AttributeError, SiloError) as error:
             self._absent.add(name)
             self._client.lie(name, str(error))
@@ -442,7 +442,7 @@ class FetchedArtifacts:
         return document, decoded
 
 
-def _value(document: JSON, what: str) -> JSON:
-    if not isinstance(document, dict) or document.get("schema") != f"{what}/1":
-        raise ValueError(f"its schema is not {what}/1")
+def _value(document: JSON, label: str) -> JSON:
+    if not isinstance(document, dict) or document.get("schema") != f"{label}/1":
+        raise ValueError(f"its schema is not {label}/1")
     return document["value"]

@@ -140,7 +140,7 @@ class UploadQueue:
         self._awaited = 0  # threads that wait in flush()
         self._under_way = 0
         self._bytes = 0
-        self._known: set[str] = set()
+        self._queued_names: set[str] = set()
         self._threads = 0
         self._idle = 0
         self._dropped = 0
@@ -166,17 +166,17 @@ class UploadQueue:
 
     def knows(self, name: str) -> None:
         """Records that an object need not be sent, because the remote store has it."""
-        self._known.add(name)
+        self._queued_names.add(name)
 
     def put(self, name: str, data: bytes) -> None:
         """Adds an object to the queue; returns at once."""
         with self._changed:
-            if name in self._known:
+            if name in self._queued_names:
                 return
             if self._queued >= _MOST_OBJECTS or self._bytes + len(data) > _MOST_BYTES:
                 self._dropped += 1
                 return
-            self._known.add(name)
+            self._queued_names.add(name)
             self._queue_of(name).append(_Item(self._count, name, data))
             self._count += 1
             self._bytes += len(data)
@@ -210,7 +210,7 @@ class UploadQueue:
     def _work(self) -> None:
         while True:
             with self._changed:
-                while not (items := self._taken()):
+                while not (items := self._next_batch()):
                     self._idle += 1
                     is_wanted = self._changed.wait(_IDLE_S)
                     self._idle -= 1
@@ -239,7 +239,7 @@ class UploadQueue:
             self._is_awaited_at_exit = False
             atexit.unregister(self._at_exit)
 
-    def _taken(self) -> list[_Item]:
+    def _next_batch(self) -> list[_Item]:
         """Returns the entries that the next thread sends as one object; empty if all entries have to wait."""
         if self._records and self._sends_records:
             self._lists_under_way += 1

@@ -115,33 +115,33 @@ def _pooled(pool: Sequence[Trial]) -> ConfigResult:
     return ConfigResult(pool[0].config, worst.status, (), compile_ns, worst.message)
 
 
-def members_of(data: object, what: str) -> Mapping[str, Any]:
+def members_of(data: object, label: str) -> Mapping[str, Any]:
     """Returns the members of a JSON object. Raises ValueError if ``data`` is something else."""
-    return read_mapping(cast("JSON", data), what)
+    return read_mapping(cast("JSON", data), label)
 
 
-def items_of(data: object, what: str) -> Sequence[Any]:
+def items_of(data: object, label: str) -> Sequence[Any]:
     """Returns the items of a JSON list. Raises ValueError if ``data`` is something else."""
-    return read_list(cast("JSON", data), what)
+    return read_list(cast("JSON", data), label)
 
 
-def parse_status(name: object, table: Mapping[str, Status], what: str) -> Status:
+def parse_status(name: object, table: Mapping[str, Status], label: str) -> Status:
     """Returns the status that a word of the format stands for.
 
     Raises ValueError for an unknown word; the message lists the known ones.
     """
     if not isinstance(name, str) or name not in table:
-        raise ValueError(f"{what} is {name!r}, which is none of {', '.join(table)}")
+        raise ValueError(f"{label} is {name!r}, which is none of {', '.join(table)}")
     return table[name]
 
 
-def nanoseconds(value: object, what: str, unit_ns: int = NS_PER_MS) -> int:
+def nanoseconds(value: object, label: str, unit_ns: int = NS_PER_MS) -> int:
     """Converts a time from the format's unit (by default milliseconds) to nanoseconds.
 
     Raises ValueError unless the time is a finite number that is not negative.
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_NS / unit_ns:
-        raise ValueError(f"{what} is {value!r}, which is not a time")
+        raise ValueError(f"{label} is {value!r}, which is not a time")
     return round(value * unit_ns)
 
 
@@ -214,7 +214,7 @@ def _memory_of(trial: ForeignTrial, pairs: set[int]) -> int:
     return memory
 
 
-def plain_config(values: Mapping[str, object], what: str, results: Results | None = None) -> Config:
+def plain_config(values: Mapping[str, object], label: str, results: Results | None = None) -> Config:
     """Makes a config from plain JSON values. Raises ValueError for other values, which no kernel takes.
 
     All configs of one ``results`` share equal pairs of a name and a value, to save memory.
@@ -222,7 +222,9 @@ def plain_config(values: Mapping[str, object], what: str, results: Results | Non
     for name, value in values.items():
         odd = isinstance(value, float) and not math.isfinite(value)
         if odd or not (value is None or isinstance(value, bool | int | float | str)):
-            raise ValueError(f"{what}: {name} is {value!r}; the values of a config are numbers, strings, true or false")
+            raise ValueError(
+                f"{label}: {name} is {value!r}; the values of a config are numbers, strings, true or false"
+            )
     # json makes a new string for each name in each row; interning keeps one.
     config = Config.of({sys.intern(name): cast("Value", value) for name, value in values.items()})
     if results is None:

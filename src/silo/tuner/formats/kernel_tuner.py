@@ -69,23 +69,23 @@ def _distinct_configs(trials: Iterable[ForeignTrial]) -> Iterator[ForeignTrial]:
         yield trial
 
 
-def _trial(names: Sequence[str], what: str, row: object, results: Results) -> ForeignTrial:
-    members = members_of(row, what)
+def _trial(names: Sequence[str], label: str, row: object, results: Results) -> ForeignTrial:
+    members = members_of(row, label)
     if missing := [name for name in names if name not in members]:
-        raise ValueError(f"{what} has no {missing[0]}")
-    config = plain_config({name: members[name] for name in names}, what, results)
-    compile_ns = nanoseconds(members.get("compile_time") or 0, f"{what}: compile_time")
-    bench_ns = sum(nanoseconds(members.get(name) or 0, f"{what}: {name}") for name in _COSTS)
+        raise ValueError(f"{label} has no {missing[0]}")
+    config = plain_config({name: members[name] for name in names}, label, results)
+    compile_ns = nanoseconds(members.get("compile_time") or 0, f"{label}: compile_time")
+    bench_ns = sum(nanoseconds(members.get(name) or 0, f"{label}: {name}") for name in _COSTS)
     measured = [value for name, value in members.items() if name not in names and isinstance(value, str)]
     failure = next((value for value in measured if value in _FAILURES), None)
     if failure is not None:
         return ForeignTrial(config, _FAILURES[failure], (), compile_ns, bench_ns, failure)
-    times = items_of(members.get("times", [members.get("time")]), f"{what}: times")
+    times = items_of(members.get("times", [members.get("time")]), f"{label}: times")
     if not times:
-        raise ValueError(f"{what} has no times, and no failure")
-    samples = tuple(nanoseconds(sample, f"{what}: times") for sample in times)
+        raise ValueError(f"{label} has no times, and no failure")
+    samples = tuple(nanoseconds(sample, f"{label}: times") for sample in times)
     if (time := members.get("time")) is not None:
-        time_ns = nanoseconds(time, f"{what}: time")
+        time_ns = nanoseconds(time, f"{label}: time")
         if not min(samples) <= time_ns <= max(samples):  # ``time`` is not an average of ``times``
             samples = (time_ns,)
     return ForeignTrial(config, Status.OK, samples, compile_ns, bench_ns)

@@ -180,9 +180,9 @@ class _Text:
         self._stream = stream
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._window = ""
-        self._place = 0  # the index in the window of the next character to read
-        self._before = 0  # the number of characters that were dropped from the window
-        self._left = most
+        self._next_index = 0  # the index in the window of the next character to read
+        self._dropped = 0  # the number of characters that were dropped from the window
+        self._bytes_left = most
         self._ended = False
         self.cut = False  # whether the text ended after a member of an object, without the object's bracket
         self._owner = owner
@@ -190,7 +190,7 @@ class _Text:
     @property
     def at(self) -> int:
         """The number of characters read."""
-        return self._before + self._place
+        return self._dropped + self._next_index
 
     def opens(self, openers: str = "{[") -> bool:
         """Returns whether the next character is one of ``openers``: whether an object or a list comes next."""
@@ -250,18 +250,18 @@ class _Text:
         self._need(PART_CHARACTERS + 1)
         self._owner.at = self.at
         try:
-            value, end = _DECODER.raw_decode(self._window, self._place)
+            value, end = _DECODER.raw_decode(self._window, self._next_index)
         except RecursionError:
             raise self._wrong("JSON nested too deeply") from None
         except json.JSONDecodeError as error:
             longer = "" if self._ended else f", or a part of more than {PART_CHARACTERS} characters"
-            raise ValueError(f"no JSON{longer}: {error.msg}: character {self._before + error.pos}") from None
-        if end - self._place > PART_CHARACTERS:
+            raise ValueError(f"no JSON{longer}: {error.msg}: character {self._dropped + error.pos}") from None
+        if end - self._next_index > PART_CHARACTERS:
             raise LimitError(f"a part of more than {PART_CHARACTERS} characters: character {self.at}")
-        if self._window.find("\\u", self._place, end) >= 0:
+        if self._window.find("\\u", self._next_index, end) >= 0:
             # raises for a lone surrogate, which would otherwise fail later, when it is printed or hashed
             json.dumps(value, ensure_ascii=False).encode()
-        self._place = end
+        self._next_index = end
         return value
 
     def end(self) -> None:
@@ -288,33 +288,33 @@ class _Text:
     def _take(self, character: str) -> None:
         if self._next() != character:
             raise self._wrong(f"{character!r} is missing")
-        self._place += 1
+        self._next_index += 1
 
     def _next(self) -> str:
         """Returns the next character that is not white space, without reading past it; "" at the end."""
         while True:
-            match = _SPACE.match(self._window, self._place)
+            match = _SPACE.match(self._window, self._next_index)
             assert match is not None
-            self._place = match.end()
-            if self._place < len(self._window):
-                return self._window[self._place]
+            self._next_index = match.end()
+            if self._next_index < len(self._window):
+                return self._window[self._next_index]
             if self._ended:
                 return ""
             self._need(1)
 
     def _need(self, characters: int) -> None:
         """Fills the window with at least this many unread characters, or with all that are left."""
-        while len(self._window) - self._place < characters and not self._ended:
+        while len(self._window) - self._next_index < characters and not self._ended:
             data = self._stream.read(_CHUNK)
-            self._left -= len(data)
-            if self._left < 0:
+            self._bytes_left -= len(data)
+            if self._bytes_left < 0:
                 raise LimitError(
                     f"it expands to far more text than a file of results of its size does: more than {_RATIO} times"
                 )
             self._ended = not data
-            self._window = self._window[self._place :] + self._decoder.decode(data, final=self._ended)
-            self._before += self._place
-            self._place = 0
+            self._window = self._window[self._next_index :] + self._decoder.decode(data, final=self._ended)
+            self._dropped += self._next_index
+            self._next_index = 0
 
     def _wrong(self, message: str) -> ValueError:
         return ValueError(f"{message}: character {self.at}")

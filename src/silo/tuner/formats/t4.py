@@ -79,29 +79,29 @@ def read_t4(results: Results) -> ForeignResults:
 
 
 def _row(
-    row: Mapping[str, Any], what: str, unit_ns: int, studies: tuple[Study, ...]
+    row: Mapping[str, Any], label: str, unit_ns: int, studies: tuple[Study, ...]
 ) -> tuple[ForeignTrial, tuple[Study, Trial] | None]:
-    trial = _trial(row, what, unit_ns)
-    own = _own(members_of(row["silo"], f"{what}: silo"), trial, studies, what) if "silo" in row else None
+    trial = _trial(row, label, unit_ns)
+    own = _own_trial(members_of(row["silo"], f"{label}: silo"), trial, studies, label) if "silo" in row else None
     return trial, own
 
 
-def _trial(row: Mapping[str, Any], what: str, unit_ns: int) -> ForeignTrial:
+def _trial(row: Mapping[str, Any], label: str, unit_ns: int) -> ForeignTrial:
     for name in ("configuration", "times", "invalidity"):
         if name not in row:
-            raise ValueError(f"{what} has no {name}")
-    config = plain_config(members_of(row["configuration"], f"{what}: configuration"), what)
-    times = members_of(row["times"], f"{what}: times")
-    status = parse_status(row["invalidity"], _WORDS, f"{what}: invalidity")
+            raise ValueError(f"{label} has no {name}")
+    config = plain_config(members_of(row["configuration"], f"{label}: configuration"), label)
+    times = members_of(row["times"], f"{label}: times")
+    status = parse_status(row["invalidity"], _WORDS, f"{label}: invalidity")
     compiling = next((times[name] for name in _COMPILING if name in times), 0)
-    costs = sum(nanoseconds(times.get(name) or 0, f"{what}: {name}", unit_ns) for name in _COSTS)
-    compile_ns = nanoseconds(compiling or 0, f"{what}: compilation", unit_ns)
+    costs = sum(nanoseconds(times.get(name) or 0, f"{label}: {name}", unit_ns) for name in _COSTS)
+    compile_ns = nanoseconds(compiling or 0, f"{label}: compilation", unit_ns)
     if status is not Status.OK:
         return ForeignTrial(config, status, (), compile_ns, costs, str(row["invalidity"]))
-    samples = items_of(times.get("runtimes"), f"{what}: runtimes")
+    samples = items_of(times.get("runtimes"), f"{label}: runtimes")
     if not samples:
-        raise ValueError(f"{what} is correct and has no runtimes")
-    runs = tuple(nanoseconds(sample, f"{what}: runtimes", unit_ns) for sample in samples)
+        raise ValueError(f"{label} is correct and has no runtimes")
+    runs = tuple(nanoseconds(sample, f"{label}: runtimes", unit_ns) for sample in samples)
     return ForeignTrial(config, status, runs, compile_ns, costs if "benchmark" in times else costs + sum(runs))
 
 
@@ -112,16 +112,18 @@ def _studies(metadata: Mapping[str, Any]) -> tuple[Study, ...]:
     return tuple(Study.from_json(item) for item in items_of(listed, "metadata: silo: studies"))
 
 
-def _own(member: Mapping[str, Any], seen: ForeignTrial, studies: tuple[Study, ...], what: str) -> tuple[Study, Trial]:
+def _own_trial(
+    member: Mapping[str, Any], seen: ForeignTrial, studies: tuple[Study, ...], label: str
+) -> tuple[Study, Trial]:
     number: object = member.get("study")
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < len(studies):
-        raise ValueError(f"{what}: silo: study is {number!r}; the file has {len(studies)} studies")
+        raise ValueError(f"{label}: silo: study is {number!r}; the file has {len(studies)} studies")
     study, trial = studies[number], Trial.from_json(member.get("trial"))
     if reason := study.refuses(trial):
-        raise ValueError(f"{what}: silo: the trial is none of its study: {reason}")
+        raise ValueError(f"{label}: silo: the trial is none of its study: {reason}")
     same_config = seen.config.order_key == trial.config.order_key
     if not same_config or (seen.status, seen.samples_ns) != (trial.status, trial.samples_ns):
-        raise ValueError(f"{what} and its silo member tell different things; one of them was changed")
+        raise ValueError(f"{label} and its silo member tell different things; one of them was changed")
     return study, trial
 
 

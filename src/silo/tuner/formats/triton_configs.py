@@ -75,27 +75,27 @@ def read_autotune(results: Results) -> ForeignResults:
     return ForeignResults(TOOL, kernel, "", taken_in(rows, results))
 
 
-def _trial(pair: object, what: str) -> ForeignTrial:
-    parts = items_of(pair, what)
+def _trial(pair: object, label: str) -> ForeignTrial:
+    parts = items_of(pair, label)
     if len(parts) != 2:
-        raise ValueError(f"{what} is {pair!r}; a pair of a config and its times was expected")
-    members, timing = members_of(parts[0], what), parts[1]
+        raise ValueError(f"{label} is {pair!r}; a pair of a config and its times was expected")
+    members, timing = members_of(parts[0], label), parts[1]
     if odd := set(members) - {"kwargs", *_OPTIONS, *_UNSET}:
-        raise ValueError(f"{what} has the member {min(odd)!r}, which no config of Triton 3.6 to 3.9 has")
+        raise ValueError(f"{label} has the member {min(odd)!r}, which no config of Triton 3.6 to 3.9 has")
     for name in _UNSET:
         if members.get(name) is not None:
-            raise ValueError(f"{what} has {name}={members[name]!r}; Silo has no such thing in a config")
-    kwargs = members_of(members.get("kwargs"), f"{what}: kwargs")
+            raise ValueError(f"{label} has {name}={members[name]!r}; Silo has no such thing in a config")
+    kwargs = members_of(members.get("kwargs"), f"{label}: kwargs")
     options = {name: members[name] for name in _OPTIONS if members.get(name) is not None}
     # drops num_ctas=1, as Silo's reader of @triton.autotune does: one block is no cluster
     if options.get("num_ctas") == 1:
         del options["num_ctas"]
-    config = plain_config({**kwargs, **options}, what)
-    times = (timing,) if isinstance(timing, int | float) else items_of(timing, what)
+    config = plain_config({**kwargs, **options}, label)
+    times = (timing,) if isinstance(timing, int | float) else items_of(timing, label)
     first = times[0] if times else None
     if first == float("inf"):
         return ForeignTrial(config, Status.COMPILE, message="Triton could not compile it, or it asked for too much")
-    return ForeignTrial(config, Status.OK, (nanoseconds(first, f"{what}: its time"),))
+    return ForeignTrial(config, Status.OK, (nanoseconds(first, f"{label}: its time"),))
 
 
 def write_autotune(key: Sequence[Value], trials: Iterable[Trial]) -> str:
@@ -273,9 +273,9 @@ def write_token_tables(studies: Iterable[KeptStudy], *, sglang: bool = False) ->
     return [_file(group, sglang=sglang) for group in groups.values()]
 
 
-def _split(kept: KeptStudy) -> tuple[int, tuple[tuple[str, Value], ...]]:
+def _split(entry: KeptStudy) -> tuple[int, tuple[tuple[str, Value], ...]]:
     """Returns the number of tokens of a study, and the other members of its key."""
-    study = kept.study
+    study = entry.study
     pairs = tuple(zip(study.bucket_names, study.bucket, strict=True))
     integer_names = [name for name, value in pairs if isinstance(value, int) and not isinstance(value, bool)]
     name = next(
@@ -315,7 +315,7 @@ def _file(group: Mapping[int, Sequence[tuple[KeptStudy, Winner]]], *, sglang: bo
     return ServingFile(folder + json_name, json.dumps(table, indent=4), written, tuple(notes))
 
 
-def _triton_of(kept: KeptStudy) -> str:
+def _triton_of(entry: KeptStudy) -> str:
     """Returns the version of Triton in a study's compiler as SGLang's folders write it: ``3_9_0``."""
-    match = re.search(r"triton (\d+(?:\.\d+)*)", kept.study.compiler)
+    match = re.search(r"triton (\d+(?:\.\d+)*)", entry.study.compiler)
     return "unknown" if match is None else match[1].replace(".", "_")

@@ -40,8 +40,8 @@ class Points(Protocol):
         """Returns the place of a config on each axis."""
         ...
 
-    def along(self, index: int, axis: int, places: Sequence[int]) -> Iterator[int]:
-        """Yields the configs that differ from ``index`` only on ``axis``, and have one of ``places`` there."""
+    def along(self, index: int, axis: int, value_indices: Sequence[int]) -> Iterator[int]:
+        """Yields the configs that differ from ``index`` only on ``axis``, and have one of ``value_indices`` there."""
         ...
 
 
@@ -66,8 +66,8 @@ def field_order(names: Sequence[str]) -> list[str]:
     return sorted(names, key=rank)
 
 
-def move_values(axis: Axis, place: int, radius: int = 1) -> Iterator[list[int]]:
-    """Yields lists of places on ``axis`` to try from ``place``, in order.
+def move_values(axis: Axis, value_index: int, radius: int = 1) -> Iterator[list[int]]:
+    """Yields lists of places on ``axis`` to try from ``value_index``, in order.
 
     The caller stops a list at its first place that is not in the space.
 
@@ -77,12 +77,12 @@ def move_values(axis: Axis, place: int, radius: int = 1) -> Iterator[list[int]]:
     number that a step leads to, the next number beyond is used.
     """
     numbers, count = axis.numbers, len(axis.numbers)
-    if place < count:
+    if value_index < count:
         doubled = _is_doubled(axis)
         radius = max(radius, 2) if axis.name == "NUM_STAGES" else radius
         for up in (True, False):
             places: list[int] = []
-            at = place
+            at = value_index
             for _ in range(radius):
                 if up:
                     limit = 2 * numbers[at] if doubled else numbers[at]
@@ -103,7 +103,7 @@ def move_values(axis: Axis, place: int, radius: int = 1) -> Iterator[list[int]]:
             yield places
         yield from ([other] for other in range(count, len(axis)))
     else:
-        yield from ([other] for other in range(len(axis)) if other != place)
+        yield from ([other] for other in range(len(axis)) if other != value_index)
 
 
 def plan(board: SearchState) -> Asking:  # noqa: ARG001  # all searchers have this form

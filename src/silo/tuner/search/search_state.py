@@ -283,15 +283,15 @@ class Asking:
     def __init__(self, questions: Callable[[SearchState], Questions]) -> None:
         self._begin = questions
         self._questions: Questions | None = None
-        self._wanted: Sequence[int] = ()
+        self._requested: Sequence[int] = ()
 
     def next(self, board: SearchState) -> int | None:
         """Returns the next requested config; None while an outcome is missing, and at the end."""
         if self._questions is None:
             self._questions = self._begin(board)
-        while all(index in board.times for index in self._wanted):
+        while all(index in board.times for index in self._requested):
             try:
-                self._wanted = next(self._questions)
+                self._requested = next(self._questions)
             except StopIteration:
                 return None
-        return next((index for index in self._wanted if board.is_free(index)), None)
+        return next((index for index in self._requested if board.is_free(index)), None)

@@ -120,7 +120,7 @@ class Surrogate:
         # A model that is not trusted predicts badly: in this space, configs that are close do not have similar times.
         if not self._is_trusted(board, model):
             return None
-        known_points = self._known(model)
+        known_points = self._model_configs(model)
         posterior = Posterior(model.kernel, self._points[near])
         posterior.extend(self._points[known_points])
         return near[int(np.argmin(posterior.predict(_standardised(board.times, known_points)).mean))]
@@ -198,14 +198,14 @@ class Surrogate:
             self._model = _Model(fitted, trust, observed, kernel, candidates, places, posterior, [])
         return self._model
 
-    def _known(self, model: _Model) -> list[int]:
+    def _model_configs(self, model: _Model) -> list[int]:
         """Returns the observed configs that the model uses: those that it was fitted to, and all later ones."""
         return [*model.known, *(index for index in list(self._board.times)[model.fitted :] if index not in model.known)]
 
     def _most_promising(self, board: SearchState, model: _Model) -> int:
         import numpy as np  # noqa: PLC0415
 
-        known_points = self._known(model)
+        known_points = self._model_configs(model)
         rows = known_points + list(board.pending)
         same = next((at for at, pair in enumerate(zip(model.rows, rows, strict=False)) if pair[0] != pair[1]), None)
         same = min(len(model.rows), len(rows)) if same is None else same
@@ -223,12 +223,12 @@ class Surrogate:
         # ties.
         return model.candidates[int(np.argmax(gain >= largest_gain - abs(largest_gain) * 1e-9))]
 
-    def _candidates(self, known: tuple[int, ...]) -> list[int]:
+    def _candidates(self, measured: tuple[int, ...]) -> list[int]:
         """Returns the configs to rate: all, or of a large space a random sample and the lines through the best few."""
         if len(self._board) <= _CANDIDATES:
             return list(range(len(self._board)))
         lattice = self._board.lattice
-        best = sorted(known, key=lambda index: (self._board.cost(index), index))[:4]
+        best = sorted(measured, key=lambda index: (self._board.cost(index), index))[:4]
         lines = [near for index in best for axis in range(len(lattice.axes)) for near in lattice.line(index, axis)]
         return sorted({*self._sample, *lines})
 
@@ -253,18 +253,18 @@ def _representative(times: dict[int, float | None]) -> tuple[int, ...]:
     return tuple(index for index in times if index in selected)
 
 
-def _costs(times: dict[int, float | None], known: Sequence[int]) -> Array:
-    """Returns the times of the configs ``known``; infinity for configs that failed."""
+def _costs(times: dict[int, float | None], measured: Sequence[int]) -> Array:
+    """Returns the times of the configs ``measured``; infinity for configs that failed."""
     import numpy as np  # noqa: PLC0415
 
-    return np.array([math.inf if (time := times[index]) is None else time for index in known])
+    return np.array([math.inf if (time := times[index]) is None else time for index in measured])
 
 
-def _standardised(times: dict[int, float | None], known: Sequence[int]) -> Array:
+def _standardised(times: dict[int, float | None], measured: Sequence[int]) -> Array:
     """Returns log times with mean 0 and variance 1; failures and slow configs count as the clipping quantile."""
     import numpy as np  # noqa: PLC0415
 
-    values = np.array([math.nan if (time := times[index]) is None else math.log(max(time, 1e-3)) for index in known])
+    values = np.array([math.nan if (time := times[index]) is None else math.log(max(time, 1e-3)) for index in measured])
     worst = np.quantile(values[~np.isnan(values)], _CLIP)
     values = np.fmin(values, worst)
     return (values - values.mean()) / (values.std() + 1e-9)

@@ -93,8 +93,8 @@ class SentCase:
         )
 
 
-def _read_facts(data: JSON, what: str) -> Mapping[str, int]:
-    return dict(named(NATURAL).read(data, what))
+def _read_facts(data: JSON, label: str) -> Mapping[str, int]:
+    return dict(named(NATURAL).read(data, label))
 
 
 @frozen

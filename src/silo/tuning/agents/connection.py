@@ -205,7 +205,7 @@ class PipeConnection:
             self._silence_s = SILENCE_S
         except AgentLostError as error:
             self.close()
-            raise DeviceError(f"the agent {command!r} cannot be used: {error}{self._said()}") from None
+            raise DeviceError(f"the agent {command!r} cannot be used: {error}{self._agent_output()}") from None
         except BaseException:
             self.close()
             raise
@@ -229,7 +229,7 @@ class PipeConnection:
                     return answer
         except AgentLostError as error:
             self.kill()
-            raise AgentLostError(f"{error}{self._said()}") from None
+            raise AgentLostError(f"{error}{self._agent_output()}") from None
         # After Ctrl-C the agent still has to send its answer, which the next request would read as its own. So end the
         # agent.
         except BaseException:
@@ -260,13 +260,13 @@ class PipeConnection:
         chunk, self._read = self._read[:count], self._read[count:]
         return chunk
 
-    def _take_more(self, deadline: float, late: str) -> None:
+    def _take_more(self, deadline: float, timeout_message: str) -> None:
         remaining_s = deadline - time.monotonic()
         if remaining_s <= 0:
-            raise AgentLostError(late)
+            raise AgentLostError(timeout_message)
         if not _poll(self._stdout.fileno(), select.POLLIN, min(remaining_s, self._silence_s)):
             raise AgentLostError(
-                late if time.monotonic() >= deadline else f"it was not heard for {self._silence_s:g} s"
+                timeout_message if time.monotonic() >= deadline else f"it was not heard for {self._silence_s:g} s"
             )
         try:
             part = os.read(self._stdout.fileno(), 1 << 20)
@@ -294,7 +294,7 @@ class PipeConnection:
             while part := stream.read(1 << 16):
                 self._tail = (self._tail + part)[-_TAIL:]
 
-    def _said(self) -> str:
+    def _agent_output(self) -> str:
         self._listener.join(0.2)
         text = self._tail.decode("utf-8", "replace").strip()
         return f"; its last words: {one_line(text)}" if text else ""

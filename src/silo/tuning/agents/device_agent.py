@@ -158,12 +158,12 @@ class Agent:
         return self._opened[1], vouched
 
 
-def _received(artifact: Artifact, blob: bytes, given: Mapping[str, Any] | None) -> VouchedCode:
+def _received(artifact: Artifact, blob: bytes, consent_data: Mapping[str, Any] | None) -> VouchedCode:
     """Returns code that the client sent, together with the consent to run it.
 
     The client consented to this code, and the user started this agent to run the client's code.
     """
-    consent = received_consent(given, artifact.blob.kind, artifact.variant, artifact.launch, blob, _ASKER)
+    consent = received_consent(consent_data, artifact.blob.kind, artifact.variant, artifact.launch, blob, _ASKER)
     return VouchedCode(artifact, blob, consent)
 
 
@@ -228,21 +228,23 @@ class _OpenCase:
         self,
         code: VouchedCode,
         best_ns: int | None,
-        known: Mapping[str, Any] | None,
-        beside: tuple[VouchedCode, int] | None,
+        earlier: Mapping[str, Any] | None,
+        reference_code: tuple[VouchedCode, int] | None,
     ) -> Any:  # noqa: ANN401
         """Returns the trial of a config as JSON.
 
-        If ``known`` is given, the same code was measured elsewhere, and its samples are used. ``beside`` is the code of
-        the reference, and the reference's nominal time in nanoseconds, to which samples are scaled.
+        If ``earlier`` is given, the same code was measured elsewhere, and its samples are used. ``reference_code`` is
+        the code of the reference, and the reference's nominal time in nanoseconds, to which samples are scaled.
         """
         config = self._take(code)
-        reference = None if beside is None else ReferenceConfig(self._take(beside[0]), beside[1])
+        reference = (
+            None if reference_code is None else ReferenceConfig(self._take(reference_code[0]), reference_code[1])
+        )
         self.findings.hear(best_ns)
-        if known is not None:
-            samples = None if known["reference"] is None else ReferenceSamples.from_json(known["reference"])
+        if earlier is not None:
+            samples = None if earlier["reference"] is None else ReferenceSamples.from_json(earlier["reference"])
             measured = Measured(
-                Config.from_json(known["config"]), tuple(known["samples"]), int(known["counts_ns"]), samples
+                Config.from_json(earlier["config"]), tuple(earlier["samples"]), int(earlier["counts_ns"]), samples
             )
             self.findings.take(code.artifact.blob.sha256, measured)
         return self.evaluator.evaluate(config, reference).to_json()

@@ -213,7 +213,7 @@ class Fleet:
         """The number of agents, lost ones included."""
         return len(self._seats)
 
-    def ask(self, turn: Turn, what: str, step: Callable[[Connection], T]) -> T:
+    def ask(self, turn: Turn, label: str, step: Callable[[Connection], T]) -> T:
         """Runs ``step`` on an idle agent and returns its result, or retries it on another agent.
 
         If agents are lost, up to three are tried (two, if fewer than three are left). After a fault of an agent's
@@ -247,7 +247,7 @@ class Fleet:
             avoid.append(seat)
             if turn.stopped:
                 break
-        raise LaunchError(f"{what}: its agents were lost: {'; then '.join(refusals)}")
+        raise LaunchError(f"{label}: its agents were lost: {'; then '.join(refusals)}")
 
     @property
     def _tries(self) -> int:
@@ -256,7 +256,7 @@ class Fleet:
 
     @contextlib.contextmanager
     def _seat(self, turn: Turn, avoid: Sequence[_Seat]) -> Generator[_Seat]:
-        seat = turn.seat = self._taken(turn, avoid)
+        seat = turn.seat = self._idle_seat(turn, avoid)
         try:
             yield seat
         except BaseException as error:
@@ -269,7 +269,7 @@ class Fleet:
                 seat.busy = False
                 self._changed.notify_all()
 
-    def _taken(self, turn: Turn, avoid: Sequence[_Seat]) -> _Seat:
+    def _idle_seat(self, turn: Turn, avoid: Sequence[_Seat]) -> _Seat:
         """Waits for an idle agent and takes it; takes an agent of ``avoid`` only if all others are given up."""
         with self._changed:
             while True:

@@ -97,19 +97,19 @@ class RayConnection:
 
     def _greeting(self, wait_s: float) -> AgentFacts:
         late = f"it was not placed and started within {wait_s:g} s; {_resources(self._ray)}"
-        return read_facts(_unpacked(self._got(self._actor.first.remote(), wait_s, late)))
+        return read_facts(_unpacked(self._result_of(self._actor.first.remote(), wait_s, late)))
 
     def ask(self, request: bytes, limit_s: float) -> Mapping[str, Any]:
         """See :class:`silo.tuning.agents.connection.Connection`."""
-        return _unpacked(self._got(self._actor.answer.remote(request), limit_s, "it did not answer in time"))
+        return _unpacked(self._result_of(self._actor.answer.remote(request), limit_s, "it did not answer in time"))
 
-    def _got(self, reference: Any, limit_s: float, late: str) -> Any:  # noqa: ANN401  # Ray's objects have no types
+    def _result_of(self, reference: Any, limit_s: float, timeout_message: str) -> Any:  # noqa: ANN401  # Ray's objects have no types
         errors = self._ray.exceptions
         try:
             return self._ray.get(reference, timeout=limit_s)
         except errors.GetTimeoutError:
             self.kill()
-            raise AgentLostError(late) from None
+            raise AgentLostError(timeout_message) from None
         except errors.RayError as error:
             self.kill()
             raise AgentLostError(f"{type(error).__name__}: {one_line(str(error).strip())[:600]}") from error

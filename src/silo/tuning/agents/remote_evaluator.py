@@ -107,28 +107,30 @@ class RemoteEvaluator:
     def _trial(
         self,
         config: Config,
-        found: CompiledCandidate,
+        candidate: CompiledCandidate,
         code: VouchedCode,
-        known: Measured | None,
-        beside: tuple[ReferenceConfig, VouchedCode] | None,
+        measured: Measured | None,
+        reference_code: tuple[ReferenceConfig, VouchedCode] | None,
     ) -> Trial:
-        codes = [code] if beside is None else [code, beside[1]]
+        codes = [code] if reference_code is None else [code, reference_code[1]]
         request = {
             "do": "evaluate",
             "case": self._sent.sha256,
             "code": _code_to_json(code),
             "best_ns": self._findings.best_ns,
-            "reference": None if beside is None else _code_to_json(beside[1]) | {"time_ns": beside[0].time_ns},
-            "known": None if known is None else _known_to_json(known),
+            "reference": None
+            if reference_code is None
+            else _code_to_json(reference_code[1]) | {"time_ns": reference_code[0].time_ns},
+            "known": None if measured is None else _known_to_json(measured),
         }
 
         def evaluated(connection: Connection) -> Trial:
             answer = self._answer(connection, request, codes, _EVALUATE_LIMIT_S)
-            return self._read_trial(config, found, answer.get("trial"))
+            return self._read_trial(config, candidate, answer.get("trial"))
 
         return self._fleet.ask(self._turn, str(config), evaluated)
 
-    def _read_trial(self, config: Config, found: CompiledCandidate, data: Any) -> Trial:  # noqa: ANN401  # JSON
+    def _read_trial(self, config: Config, candidate: CompiledCandidate, data: Any) -> Trial:  # noqa: ANN401  # JSON
         """Reads the trial in an agent's answer and adds facts known here.
 
         Raises AgentLostError if the answer is not a trial of this config and study.
@@ -144,14 +146,14 @@ class RemoteEvaluator:
             raise AgentLostError(f"its trial is of another study: {reason}")
         if len(trial.samples_ns) > _MOST_SAMPLES:
             raise AgentLostError(f"it answers with {len(trial.samples_ns)} samples")
-        resources = resources_of(found.artifact.launch) if trial.status is Status.OK else ()
+        resources = resources_of(candidate.artifact.launch) if trial.status is Status.OK else ()
         return study.trial(
             config,
             trial.status,
             trial.samples_ns,
-            compile_ns=found.compile_ns,
+            compile_ns=candidate.compile_ns,
             message=trial.message,
-            artifact=found.key,
+            artifact=candidate.key,
             max_error=trial.max_error,
             resources=resources,
             reference=trial.reference,
@@ -178,14 +180,14 @@ class RemoteEvaluator:
     def _answer(
         self, connection: Connection, request: Mapping[str, Any], codes: Sequence[VouchedCode], limit_s: float
     ) -> Mapping[str, Any]:
-        return _asked(connection, request, self._sent, codes, limit_s)
+        return _checked_answer(connection, request, self._sent, codes, limit_s)
 
     def interrupt(self) -> None:
         """See :class:`silo.tuner.lanes.Evaluator`. Kills the agent that works for this evaluator."""
         self._fleet.stop(self._turn)
 
 
-def _asked(
+def _checked_answer(
     connection: Connection, request: Mapping[str, Any], sent: SentCase, codes: Sequence[VouchedCode], limit_s: float
 ) -> Mapping[str, Any]:
     blobs = {code.artifact.blob.sha256: code.blob for code in codes} | {sent.sha256: sent.document}
@@ -222,12 +224,12 @@ def _counts_ns(trial: Trial, reference: ReferenceConfig | None) -> int:
     return median(counted_samples(trial.samples_ns, beside.samples_ns, reference.time_ns))
 
 
-def _known_to_json(known: Measured) -> dict[str, Any]:
+def _known_to_json(measured: Measured) -> dict[str, Any]:
     return {
-        "config": known.config.to_json(),
-        "samples": [int(sample) for sample in known.samples],
-        "counts_ns": known.counts_ns,
-        "reference": None if known.reference is None else known.reference.to_json(),
+        "config": measured.config.to_json(),
+        "samples": [int(sample) for sample in measured.samples],
+        "counts_ns": measured.counts_ns,
+        "reference": None if measured.reference is None else measured.reference.to_json(),
     }
 
 
@@ -248,7 +250,9 @@ def refused_case(fleet: Fleet, sent: SentCase) -> str:
         fleet.ask(
             Turn(),
             f"the case {sent.recipe.label}",
-            lambda connection: _asked(connection, {"do": "open", "case": sent.sha256}, sent, (), _OPEN_LIMIT_S),
+            lambda connection: _checked_answer(
+                connection, {"do": "open", "case": sent.sha256}, sent, (), _OPEN_LIMIT_S
+            ),
         )
     except SiloError as error:
         return str(error)

@@ -163,10 +163,10 @@ def _scalar(name: str, element: DType) -> Parameter:
     return Parameter(name, kind, element, specialize=False, align=False)
 
 
-def _constexpr(kernel: str, own: Parameter, annotation: str, value: Value | NoDefault) -> Parameter:
-    if own.kind is ParameterKind.POINTER:
-        raise SourceError(f"{kernel}: {own.name} is a {annotation}; an array cannot be a constexpr")
-    return Parameter(own.name, ParameterKind.CONSTEXPR, default=value)
+def _constexpr(kernel: str, parameter: Parameter, annotation: str, value: Value | NoDefault) -> Parameter:
+    if parameter.kind is ParameterKind.POINTER:
+        raise SourceError(f"{kernel}: {parameter.name} is a {annotation}; an array cannot be a constexpr")
+    return Parameter(parameter.name, ParameterKind.CONSTEXPR, default=value)
 
 
 def _with_default(kernel: str, parameter: Parameter, default: object) -> Parameter:

@@ -366,9 +366,9 @@ def _launch_constants(where: str, parameters: Sequence[Parameter], options: Laun
     return [Parameter(name, ParameterKind.CONSTEXPR) for name in options.names if name not in by_name]
 
 
-def _choice(where: str, what: str, kind: type[_Choice], given: str) -> _Choice:
+def _choice(where: str, label: str, kind: type[_Choice], value: str) -> _Choice:
     try:
-        return kind(given)
+        return kind(value)
     except ValueError:
         choices = " or ".join(repr(member.value) for member in kind)
-        raise SourceError(f"{where}: {what}={given!r}; it is {choices}") from None
+        raise SourceError(f"{where}: {label}={value!r}; it is {choices}") from None

@@ -120,23 +120,23 @@ def specialize(
     return Signature(tuple(parameters)), Specialization(tuple(facts), tuple(constants))
 
 
-def _constant(kernel: str, parameter: Parameter, given: ArgumentFacts) -> Value:
-    if given.is_pointer:
+def _constant(kernel: str, parameter: Parameter, facts: ArgumentFacts) -> Value:
+    if facts.is_pointer:
         raise ArgumentError(
             f"{kernel}: {parameter.name} is a Constexpr, so it takes a value, not an array: annotate it as cute.Tensor"
         )
-    return given.value
+    return facts.value
 
 
-def _array(kernel: str, parameter: Parameter, given: ArgumentFacts) -> Parameter:
+def _array(kernel: str, parameter: Parameter, facts: ArgumentFacts) -> Parameter:
     if parameter.kind not in (ParameterKind.ANY, ParameterKind.POINTER):
         raise ArgumentError(f"{kernel}: {parameter.name} is {parameter.dtype}; it takes a number, not an array")
-    if given.block_shape:
+    if facts.block_shape:
         raise ArgumentError(f"{kernel}: {parameter.name} takes an array, not a tensor descriptor")
-    element = parameter.dtype or given.dtype
+    element = parameter.dtype or facts.dtype
     if element is None:
         raise ArgumentError(f"{kernel}: the dtype of the array {parameter.name} is not known")
-    if given.address % element.itemsize:
+    if facts.address % element.itemsize:
         raise ArgumentError(
             f"{kernel}: the array {parameter.name} begins at an address that is not a multiple of the "
             f"{element.itemsize} bytes of its elements, which no GPU reads: copy it first"
@@ -190,11 +190,11 @@ def constant_value(candidate: Any) -> Value:  # noqa: ANN401
     Raises TypeError for others.
     """
 
-    def special(one: Any) -> Value | NotSpecial:  # noqa: ANN401
-        if (element := dtype_of(one)) is not None:
+    def special(value: Any) -> Value | NotSpecial:  # noqa: ANN401
+        if (element := dtype_of(value)) is not None:
             return element
-        if isinstance(plain_function(one), FunctionType | BuiltinFunctionType):
-            return _function_value(one)
+        if isinstance(plain_function(value), FunctionType | BuiltinFunctionType):
+            return _function_value(value)
         return NOT_SPECIAL
 
     return written_values.to_value(candidate, special)

@@ -152,7 +152,7 @@ def make_wrapper(source: Wrapped, variant: Variant) -> Wrapper:
         return _written(source, arguments, tuple(parameters), launch)
     function = source.function
     if source.init_names:
-        function = _made(source, {name: values[name] for name in source.init_names})
+        function = _wrapper(source, {name: values[name] for name in source.init_names})
     elif hasattr(function, "__dict__") and not hasattr(function, "__code__"):
         function = copy.copy(function)  # a copy, because tracing leaves values of the trace in the object's attributes
     return Wrapper(
@@ -178,7 +178,7 @@ def _dsl_value(value: Value) -> Any:  # noqa: ANN401
     return value
 
 
-def _made(source: Wrapped, constants: Mapping[str, Any]) -> Any:  # noqa: ANN401
+def _wrapper(source: Wrapped, constants: Mapping[str, Any]) -> Any:  # noqa: ANN401
     try:
         return source.function(**constants)
     except Exception as error:  # the author's own code raised it, and may refuse a config in this way
@@ -293,17 +293,17 @@ def _written(
     )
 
 
-def _text(source: Wrapped, taken: Sequence[str], options: Sequence[str]) -> str:
+def _text(source: Wrapped, parameters: Sequence[str], options: Sequence[str]) -> str:
     handed = [
         f"{parameter.name}=" * parameter.keyword
-        + (parameter.name if parameter.name in taken else f'silo_constants["{parameter.name}"]')
+        + (parameter.name if parameter.name in parameters else f'silo_constants["{parameter.name}"]')
         for parameter in source.passed
     ]
     launch_options = [f"grid=({', '.join(f'silo_grid_{axis}' for axis in _AXES)})"]
     launch_options += [f'{name}=silo_options["{name}"]' for name in options]
-    launch_options += ["stream=silo_stream"] * ("silo_stream" in taken)
+    launch_options += ["stream=silo_stream"] * ("silo_stream" in parameters)
     return (
-        f"@cute.jit\ndef {_LAUNCH}({', '.join(taken)}):\n"
+        f"@cute.jit\ndef {_LAUNCH}({', '.join(parameters)}):\n"
         f"    silo_kernel({', '.join(handed)}).launch({', '.join(launch_options)})\n"
     )
 

@@ -88,7 +88,11 @@ def found_in(log: str, file: str) -> Iterator[Mixed]:
             location = ""
 
 
-def _mixes(said: str) -> bool:
-    spaces = "address space" in said or "address_space" in said
-    declared = any(f"'{word} " in said or f"{word} " in said for word in ("device", "threadgroup", "constant"))
-    return (said.startswith(_OF_POINTERS) and (spaces or (declared and "*" in said))) or "changes address space" in said
+def _mixes(diagnostic: str) -> bool:
+    spaces = "address space" in diagnostic or "address_space" in diagnostic
+    declared = any(
+        f"'{word} " in diagnostic or f"{word} " in diagnostic for word in ("device", "threadgroup", "constant")
+    )
+    return (
+        diagnostic.startswith(_OF_POINTERS) and (spaces or (declared and "*" in diagnostic))
+    ) or "changes address space" in diagnostic

@@ -120,28 +120,28 @@ class MetalSource(TextSource):
             ],
         )
 
-    def _typed(self, parameter: Parameter, given: ArgumentFacts) -> Parameter:
+    def _typed(self, parameter: Parameter, facts: ArgumentFacts) -> Parameter:
         if parameter.kind is ParameterKind.POINTER:
-            return self._array(parameter, given)
+            return self._array(parameter, facts)
         assert parameter.dtype is not None  # the dtype was read from the text
-        self._check_scalar(parameter.name, parameter.dtype, str(parameter.dtype), given)
+        self._check_scalar(parameter.name, parameter.dtype, str(parameter.dtype), facts)
         return parameter
 
-    def _array(self, parameter: Parameter, given: ArgumentFacts) -> Parameter:
+    def _array(self, parameter: Parameter, facts: ArgumentFacts) -> Parameter:
         name = parameter.name
-        if not given.is_pointer or given.block_shape:
-            raise ArgumentError(f"{self.name}: {name} takes an array, not {describe(given.value)}")
+        if not facts.is_pointer or facts.block_shape:
+            raise ArgumentError(f"{self.name}: {name} takes an array, not {describe(facts.value)}")
         element = next(buffer for buffer in self.kernel.buffers if buffer.name == name)
-        if given.dtype is None:
+        if facts.dtype is None:
             raise ArgumentError(f"{self.name}: the dtype of the array {name} is not known")
-        if given.dtype.bits == 64 and given.dtype.kind is DTypeKind.FLOAT:
-            raise ArgumentError(f"{self.name}: {name} is an array of {given.dtype}, which Metal does not have")
+        if facts.dtype.bits == 64 and facts.dtype.kind is DTypeKind.FLOAT:
+            raise ArgumentError(f"{self.name}: {name} is an array of {facts.dtype}, which Metal does not have")
         scalar = element_of(element.type)
-        if scalar is not None and scalar != given.dtype:
+        if scalar is not None and scalar != facts.dtype:
             raise ArgumentError(
-                f"{self.name}: {name} is an array of {given.dtype}, and the kernel reads {element.type}: pass {scalar}"
+                f"{self.name}: {name} is an array of {facts.dtype}, and the kernel reads {element.type}: pass {scalar}"
             )
-        return replace(parameter, dtype=given.dtype)
+        return replace(parameter, dtype=facts.dtype)
 
     def ending_within_groups(self) -> MetalSource:
         """Returns the kernel for grids that end within a threadgroup. Calls of it also pass the grid's threads."""
@@ -267,7 +267,7 @@ def metal(
     return Declaration(source=metal_kernel, space=made_space, key=tuple(key), grid=grid, release_gil=release_gil)
 
 
-def _read(source: str | Path, caller: str, folders: Sequence[Path], given: Collection[str]) -> MslText:
+def _read(source: str | Path, caller: str, folders: Sequence[Path], macro_names: Collection[str]) -> MslText:
     file, searched = f"<text at {caller}>", list(folders)
     if isinstance(source, Path) or (source.endswith(".metal") and "\n" not in source):
         try:
@@ -280,7 +280,7 @@ def _read(source: str | Path, caller: str, folders: Sequence[Path], given: Colle
         text = source
     text = plain_lines(text)
     if folders or makes_kernels(text):
-        text = preprocess(text, file, searched, given)
+        text = preprocess(text, file, searched, macro_names)
     refuse_foreign_files(text, file, _library(), (TORCH_HEADERS,))
     return parse_metal(text, file)
 
@@ -310,35 +310,37 @@ def _chosen(text: MslText, name: str | None) -> MslKernel:
     raise SourceError(f"{text.file}: there is no kernel {name!r}; {_listed(text, names)}")
 
 
-def _listed(text: MslText, known: str) -> str:
+def _listed(text: MslText, names: str) -> str:
     """Lists, for a message, the kernels of a text and the reasons why others cannot be launched."""
     refused = "; ".join(reason for _, reason in text.refused[:3])
     more = f"; and {len(text.refused) - 3} more" if len(text.refused) > 3 else ""
     cannot = f"{len(text.refused)} cannot be launched: {refused}{more}" if text.refused else ""
-    shown = known if len(known) < 2000 else f"{known[:2000]} ..."
-    has = f"it has {shown}" if known else "it has none that can be launched"
+    shown = names if len(names) < 2000 else f"{names[:2000]} ..."
+    has = f"it has {shown}" if names else "it has none that can be launched"
     return f"{has}; {cannot}" if cannot else has
 
 
-def _parameter(where: str, one: MslParameter, effects: Mapping[str, str], cast: Collection[str]) -> Parameter:
-    effect = effects.get(one.name)
+def _parameter(where: str, msl_parameter: MslParameter, effects: Mapping[str, str], cast: Collection[str]) -> Parameter:
+    effect = effects.get(msl_parameter.name)
     if effect is not None and effect not in _EFFECTS:
-        raise SourceError(f"{where}: the effect {effect!r} of {one.name}; it is in, out or inout")
-    scalar = scalar_of(one.type)
-    if one.space is AddressSpace.CONSTANT and one.form == "&" and scalar is not None:
+        raise SourceError(f"{where}: the effect {effect!r} of {msl_parameter.name}; it is in, out or inout")
+    scalar = scalar_of(msl_parameter.type)
+    if msl_parameter.space is AddressSpace.CONSTANT and msl_parameter.form == "&" and scalar is not None:
         if effect is not None:
-            raise SourceError(f"{where}: {one.name} is a number, which has no effect")
-        return Parameter(one.name, _KINDS.get(scalar.kind, ParameterKind.INTEGER), scalar)
-    const = one.const and one.name not in cast
+            raise SourceError(f"{where}: {msl_parameter.name} is a number, which has no effect")
+        return Parameter(msl_parameter.name, _KINDS.get(scalar.kind, ParameterKind.INTEGER), scalar)
+    const = msl_parameter.const and msl_parameter.name not in cast
     if const and effect in ("out", "inout"):
-        raise SourceError(f"{where}: {one.name} is const, so it is not written")
+        raise SourceError(f"{where}: {msl_parameter.name} is const, so it is not written")
     default = Effect.READ if const else Effect.BOTH
-    return Parameter(one.name, ParameterKind.POINTER, effect=default if effect is None else _EFFECTS[effect])
+    return Parameter(msl_parameter.name, ParameterKind.POINTER, effect=default if effect is None else _EFFECTS[effect])
 
 
-def _group(where: str, kernel: MslKernel, given: LaunchOption | None, names: tuple[str, ...]) -> tuple[Node, ...]:
-    if given is not None:
-        return read_axes(where, "group_size", given, names)
+def _group(
+    where: str, kernel: MslKernel, launch_option: LaunchOption | None, names: tuple[str, ...]
+) -> tuple[Node, ...]:
+    if launch_option is not None:
+        return read_axes(where, "group_size", launch_option, names)
     if not kernel.group:
         raise SourceError(f"{where}: how many threads has a threadgroup? Give group_size=, for example group_size=256")
     return tuple(Const(size) for size in kernel.group)
@@ -347,15 +349,15 @@ def _group(where: str, kernel: MslKernel, given: LaunchOption | None, names: tup
 def _memory(
     where: str,
     kernel: MslKernel,
-    given: Mapping[str, LaunchOption] | LaunchOption | None,
+    options: Mapping[str, LaunchOption] | LaunchOption | None,
     names: tuple[str, ...],
 ) -> tuple[tuple[str, Node], ...]:
     needed = [parameter.name for parameter in kernel.parameters if parameter.attribute == "threadgroup"]
-    if isinstance(given, Mapping):
-        sizes = dict(cast("Mapping[str, LaunchOption]", given))
+    if isinstance(options, Mapping):
+        sizes = dict(cast("Mapping[str, LaunchOption]", options))
     else:
-        sizes = {} if given is None else dict.fromkeys(needed[:1], given)
-        if given is not None and len(needed) != 1:
+        sizes = {} if options is None else dict.fromkeys(needed[:1], options)
+        if options is not None and len(needed) != 1:
             raise SourceError(
                 f"{where}: threadgroup_bytes= is for {', '.join(needed) or 'no parameter'}: give it by name"
             )

@@ -106,8 +106,8 @@ def _piece(text: str, at: int, attributes: int, *, fresh: bool) -> tuple[TokenKi
     return TokenKind.SIGN, at + (2 if two in _JOINED and (two != "]]" or attributes > 0) else 1)
 
 
-def _while(text: str, at: int, kept: frozenset[str]) -> int:
-    while at < len(text) and text[at] in kept:
+def _while(text: str, at: int, kept_characters: frozenset[str]) -> int:
+    while at < len(text) and text[at] in kept_characters:
         at += 1
     return at
 
@@ -280,10 +280,10 @@ def written_by_cast(body: str, names: Collection[str]) -> frozenset[str]:
     return frozenset(written)
 
 
-def _end(tokens: Sequence[Token], place: int, opening: str, closing: str) -> int:
-    """Returns the index of the bracket that closes the bracket at ``place``; the number of tokens if there is none."""
+def _end(tokens: Sequence[Token], start: int, opening: str, closing: str) -> int:
+    """Returns the index of the bracket that closes the bracket at ``start``; the number of tokens if there is none."""
     depth = 0
-    for at in range(place, len(tokens)):
+    for at in range(start, len(tokens)):
         depth += (tokens[at].text == opening) - (tokens[at].text == closing)
         if depth == 0:
             return at
@@ -348,8 +348,8 @@ class _Parser:
     def _refuse(self, line: int, why: str) -> NoReturn:
         raise SourceError(f"{self._file}:{line}: {why}")
 
-    def _at(self, place: int) -> str:
-        return self._tokens[place].text if 0 <= place < len(self._tokens) else ""
+    def _at(self, index: int) -> str:
+        return self._tokens[index].text if 0 <= index < len(self._tokens) else ""
 
     def _paired(self) -> dict[int, int]:
         """Returns for the index of each bracket the index of the matching one."""
@@ -372,45 +372,45 @@ class _Parser:
         """Returns the text of the tokens from ``begin`` up to ``end``."""
         return self._text[self._tokens[begin].begin : self._tokens[end - 1].end] if end > begin else ""
 
-    def _begins(self, place: int) -> bool:
+    def _begins(self, index: int) -> bool:
         """Whether a statement begins at a token."""
-        return self._at(place - 1) in (";", "{", "}")
+        return self._at(index - 1) in (";", "{", "}")
 
     # Declarations
 
-    def _constant(self, place: int) -> None:
-        begin = place
+    def _constant(self, start: int) -> None:
+        begin = start
         while begin and self._at(begin - 1) not in (";", "}", "{"):
             begin -= 1
-        opening = place - 1
+        opening = start - 1
         while self._at(begin) == "static":
             begin += 1
-        if self._at(begin) != "constant" or self._at(opening) != "[[" or self._at(place + 1) != "(":
+        if self._at(begin) != "constant" or self._at(opening) != "[[" or self._at(start + 1) != "(":
             return  # an attribute of a parameter, or an unrelated use of the word
         name = self._tokens[opening - 1]
         end = self._pairs[opening] + 1
         if self._at(end) != ";":
             self._refuse(name.line, f"the function constant {name.text} has a value of its own; it is given one")
-        written = self._slice(place + 2, self._pairs[place + 1])
+        written = self._slice(start + 2, self._pairs[start + 1])
         index = self._index(written, name.line, f"the function constant {name.text}")
         kind = self._slice(begin + 1, opening - 1)
         span = (self._tokens[begin].begin, self._tokens[end].end)
         self._constants.append(FunctionConstant(name.text, kind, index, span, name.line))
 
-    def _index(self, written: str, line: int, what: str) -> int:
+    def _index(self, written: str, line: int, label: str) -> int:
         """Returns the value of an index: a number, a macro for a number, or a sum of these."""
         parts = [(self._macros.get(part.strip()) or part).strip() for part in written.split("+")]
         if not all(part.isdigit() for part in parts):
-            self._refuse(line, f"{what} has the index {written!r}; write a number, or a macro that is one")
+            self._refuse(line, f"{label} has the index {written!r}; write a number, or a macro that is one")
         return sum(map(int, parts))
 
-    def _array(self, place: int) -> None:
-        end = place
+    def _array(self, start: int) -> None:
+        end = start
         while self._at(end) not in (";", "", "="):
             end = self._pairs[end] + 1 if self._at(end) in _OPEN else end + 1
         if self._at(end) != ";":
             return  # a pointer with a value, or not a declaration
-        parts = self._split(place + 1, end)
+        parts = self._split(start + 1, end)
         first = parts[0]
         if any(self._at(index) in ("*", "&", "(") for index in range(*first)):
             return  # a pointer
@@ -418,8 +418,8 @@ class _Parser:
         kind = self._slice(first[0], name)
         arrays = [(self._at(name), self._slice(name + 1, first[1]))]
         arrays += [(self._at(begin), self._slice(begin + 1, stop)) for begin, stop in parts[1:]]
-        span = (self._tokens[place].begin, self._tokens[end].end)
-        self._arrays.append(ArrayDeclaration(kind, tuple(arrays), span, self._tokens[place].line))
+        span = (self._tokens[start].begin, self._tokens[end].end)
+        self._arrays.append(ArrayDeclaration(kind, tuple(arrays), span, self._tokens[start].line))
 
     def _declared(self, begin: int, end: int) -> int:
         """Returns the index of the declared name: the last word outside of brackets."""
@@ -456,12 +456,12 @@ class _Parser:
 
     # Kernels
 
-    def _kernel(self, place: int) -> None:
-        """Reads the declaration around the word ``kernel`` at ``place``, which may be inside ``[[ ]]``."""
-        begin = place
+    def _kernel(self, index: int) -> None:
+        """Reads the declaration around the word ``kernel`` at ``index``, which may be inside ``[[ ]]``."""
+        begin = index
         while begin and self._at(begin - 1) not in (";", "}", "{"):
             begin -= 1
-        at = self._attribute_end(place) if self._within_attribute(place) else place + 1
+        at = self._attribute_end(index) if self._within_attribute(index) else index + 1
         while at < len(self._tokens) and self._at(at) not in ("(", ";", "decltype"):
             at = self._pairs[at] + 1 if self._at(at) == "[[" else at + 1
         if self._at(at) == "decltype":
@@ -500,25 +500,25 @@ class _Parser:
             return
         self._keep(kernel)
 
-    def _after_name(self, place: int) -> int:
+    def _after_name(self, index: int) -> int:
         """Returns the index after a name and its template arguments, which may contain brackets: ``(bool)0``."""
         depth = 0
-        while self._at(place) not in (";", "(", "") or (depth and self._at(place) == "("):
-            depth += (self._at(place) == "<") - (self._at(place) == ">")
-            place = self._pairs[place] + 1 if self._at(place) == "(" else place + 1
-        return place
+        while self._at(index) not in (";", "(", "") or (depth and self._at(index) == "("):
+            depth += (self._at(index) == "<") - (self._at(index) == ">")
+            index = self._pairs[index] + 1 if self._at(index) == "(" else index + 1
+        return index
 
-    def _within_attribute(self, place: int) -> bool:
+    def _within_attribute(self, index: int) -> bool:
         """Whether a token is inside ``[[ ]]``."""
-        while place and self._at(place) not in (";", "{", "}", "]]", "[["):
-            place -= 1
-        return self._at(place) == "[["
+        while index and self._at(index) not in (";", "{", "}", "]]", "[["):
+            index -= 1
+        return self._at(index) == "[["
 
-    def _attribute_end(self, place: int) -> int:
+    def _attribute_end(self, index: int) -> int:
         """Returns the index after the ``]]`` of the attribute around a token."""
-        while self._at(place) != "[[":
-            place -= 1
-        return self._pairs[place] + 1
+        while self._at(index) != "[[":
+            index -= 1
+        return self._pairs[index] + 1
 
     def _keep(self, kernel: MslKernel) -> None:
         """Adds a valid kernel, or adds an invalid one to ``refused``, so that the others can still be launched."""
@@ -761,13 +761,13 @@ def _substituted(kind: str, values: dict[str, str]) -> str:
     return "".join(values.get(piece, piece) for piece in _pieces(kind))
 
 
-def _matched(wanted: str, given: str, names: Collection[str]) -> dict[str, str]:
-    """Returns the values of a template's parameters that turn its type ``wanted`` into ``given``; {} if there are none.
+def _matched(wanted: str, text: str, names: Collection[str]) -> dict[str, str]:
+    """Returns the values of a template's parameters that turn its type ``wanted`` into ``text``; {} if there are none.
 
     >>> _matched("Params<T, N>", "Params<float, 2>", ["T", "N"]), _matched("uint", "uint", ["T"])
     ({'T': 'float', 'N': '2'}, {})
     """
-    pattern, pieces = [token.text for token in tokens_of(wanted)], [token.text for token in tokens_of(given)]
+    pattern, pieces = [token.text for token in tokens_of(wanted)], [token.text for token in tokens_of(text)]
     values: dict[str, str] = {}
     at = 0
     for index, word in enumerate(pattern):

@@ -55,19 +55,20 @@ def makes_kernels(text: str) -> bool:
     return False
 
 
-def preprocess(text: str, file: str, folders: Sequence[Path], given: Collection[str] = ()) -> str:
+def preprocess(text: str, file: str, folders: Sequence[Path], macro_names: Collection[str] = ()) -> str:
     """Returns the text with files of ``folders`` included, and with its macros expanded.
 
     Args:
         text: the text.
         file: its name, for messages.
         folders: the folders that are searched for included files, in this order. Nothing outside of them is read.
-        given: names that a launch defines. They count as defined, stay unexpanded, and no condition reads their value.
+        macro_names: names that a launch defines. They count as defined, stay unexpanded, and no condition reads their
+            value.
 
     Raises:
         SourceError: a file is missing, a directive or a use of a macro is malformed, or ``#error`` is reached.
     """
-    run = _Run([folder.resolve() for folder in folders], frozenset(given))
+    run = _Run([folder.resolve() for folder in folders], frozenset(macro_names))
     run.macros.update({name: _Macro((value,)) for name, value in _PREDEFINED.items()})
     run.file(text, file, 0)
     return "".join(run.parts)
@@ -125,27 +126,27 @@ class _Run:
 
     # Directives
 
-    def _do(self, one: Token, name: str, depth: int, stack: list[_Condition], path: Path | None) -> None:
-        word, rest = _directive(one.text)
-        lines = "\n" * one.text.count("\n")
+    def _do(self, token: Token, name: str, depth: int, stack: list[_Condition], path: Path | None) -> None:
+        word, rest = _directive(token.text)
+        lines = "\n" * token.text.count("\n")
         if word in ("if", "ifdef", "ifndef", "elif", "else", "endif"):
-            self._condition(word, rest, name, one.line, stack)
+            self._condition(word, rest, name, token.line, stack)
             self.put(lines)
             return
         if not _active(stack):
             self.put(lines)
             return
         if word == "define":
-            self._define(rest, name, one.line)
+            self._define(rest, name, token.line)
         elif word == "undef":
             self.macros.pop(rest.strip(), None)
         elif word == "error":
-            raise SourceError(f"{name}:{one.line}: #error{rest.rstrip()}")
+            raise SourceError(f"{name}:{token.line}: #error{rest.rstrip()}")
         elif word == "include":
-            if self._include(rest, name, one.line, depth):
-                self.put(f'#line {one.line} "{name}"\n')
+            if self._include(rest, name, token.line, depth):
+                self.put(f'#line {token.line} "{name}"\n')
             else:
-                self.put(one.text)
+                self.put(token.text)
         elif word == "pragma" and rest.strip() == "once":
             if path is not None:
                 self.once.add(path)
@@ -154,15 +155,15 @@ class _Run:
             # expand the macros now, because the output has no #define for them
             if any(part in self.macros for part in words):
                 self.words = 0
-                self.put(f"#{word} {' '.join(self._expand(words, frozenset(), 0, f'{name}:{one.line}'))}")
+                self.put(f"#{word} {' '.join(self._expand(words, frozenset(), 0, f'{name}:{token.line}'))}")
             else:
-                self.put(one.text)
+                self.put(token.text)
         self.put(lines if word not in ("pragma", "include") else "")
 
-    def _condition(self, word: str, rest: str, name: str, line: int, stack: list[_Condition]) -> None:
+    def _condition(self, word: str, argument: str, name: str, line: int, stack: list[_Condition]) -> None:
         if word in ("if", "ifdef", "ifndef"):
             outer = _active(stack)
-            holds = outer and self._holds(word, rest, name, line)
+            holds = outer and self._holds(word, argument, name, line)
             stack.append(_Condition(holds, holds or not outer, line))
             return
         if not stack:
@@ -171,14 +172,14 @@ class _Run:
             stack.pop()
             return
         top = stack[-1]
-        top.active = not top.taken and (word == "else" or self._holds("if", rest, name, line))
+        top.active = not top.taken and (word == "else" or self._holds("if", argument, name, line))
         top.taken |= top.active
 
-    def _holds(self, word: str, rest: str, name: str, line: int) -> bool:
+    def _holds(self, word: str, argument: str, name: str, line: int) -> bool:
         if word != "if":
-            is_defined = rest.strip() in self.macros or rest.strip() in self.given
+            is_defined = argument.strip() in self.macros or argument.strip() in self.given
             return is_defined == (word == "ifdef")
-        words = [token.text for token in tokens_of(rest)]
+        words = [token.text for token in tokens_of(argument)]
         ready: list[str] = []
         at = 0
         while at < len(words):
@@ -204,16 +205,16 @@ class _Run:
         try:
             return _Expression(expanded).value() != 0
         except (ValueError, IndexError, ZeroDivisionError) as error:
-            raise SourceError(f"{name}:{line}: the condition #if{rest} is not understood") from error
+            raise SourceError(f"{name}:{line}: the condition #if{argument} is not understood") from error
 
-    def _define(self, rest: str, name: str, line: int) -> None:
-        head = _HEAD.match(rest)
+    def _define(self, argument: str, name: str, line: int) -> None:
+        head = _HEAD.match(argument)
         if head is None:
             raise SourceError(f"{name}:{line}: #define without a name")
         word, listed, inner, body = head.groups()
         if word in self.given:
             return  # the launch defines this name
-        if listed is not None and not rest.strip().startswith(f"{word}("):
+        if listed is not None and not argument.strip().startswith(f"{word}("):
             # with a blank before the bracket, the macro has no parameters
             listed, inner, body = None, None, f"{head.group(2)} {body}"
         flat = body.replace("\n", " ")
@@ -229,11 +230,11 @@ class _Run:
             names[-1] = names[-1].removesuffix("...").strip() or "__VA_ARGS__"
         self.macros[word] = _Macro(tokens, tuple(names), variadic)
 
-    def _include(self, rest: str, name: str, line: int, depth: int) -> bool:
+    def _include(self, argument: str, name: str, line: int, depth: int) -> bool:
         """Inserts an included file. Returns False for a header of Metal's library, whose directive stays."""
-        match = _INCLUDE.match(rest)
+        match = _INCLUDE.match(argument)
         if match is None:
-            raise SourceError(f"{name}:{line}: #include{rest.rstrip()} names no file")
+            raise SourceError(f"{name}:{line}: #include{argument.rstrip()} names no file")
         quoted, library = match.groups()
         header = quoted or library
         for folder in self.folders:
@@ -289,13 +290,13 @@ class _Run:
 
     # Macros
 
-    def _expand(self, words: Sequence[str], hidden: frozenset[str], depth: int, place: str) -> list[str]:
+    def _expand(self, words: Sequence[str], hidden: frozenset[str], depth: int, location: str) -> list[str]:
         """Expands the macros in ``words``, except ``hidden``: the macros whose expansion made these words."""
         if depth > _MOST_NESTED:
-            raise SourceError(f"{place}: macros expand to each other more than {_MOST_NESTED} times")
+            raise SourceError(f"{location}: macros expand to each other more than {_MOST_NESTED} times")
         self.words += len(words)
         if self.words > _MOST_WORDS:
-            raise SourceError(f"{place}: a macro expands to more than {_MOST_WORDS} words")
+            raise SourceError(f"{location}: a macro expands to more than {_MOST_WORDS} words")
         expanded: list[str] = []
         at = 0
         while at < len(words):
@@ -306,44 +307,46 @@ class _Run:
                 at += 1
                 continue
             if macro.parameters is None:
-                expanded += self._expand(_joined(macro.body), hidden | {word}, depth + 1, place)
+                expanded += self._expand(_joined(macro.body), hidden | {word}, depth + 1, location)
                 at += 1
                 last = self.macros.get(expanded[-1]) if expanded else None
                 if last is not None and last.parameters is not None and words[at : at + 1] == ["("]:
-                    stop = _closing(words, at, place)
-                    expanded += self._expand([expanded.pop(), *words[at : stop + 1]], hidden | {word}, depth + 1, place)
+                    stop = _closing(words, at, location)
+                    expanded += self._expand(
+                        [expanded.pop(), *words[at : stop + 1]], hidden | {word}, depth + 1, location
+                    )
                     at = stop + 1
                 continue
             if words[at + 1 : at + 2] != ["("]:
                 expanded.append(word)
                 at += 1
                 continue
-            end = _closing(words, at + 1, place)
-            arguments = _arguments(words[at + 2 : end], macro, word, place)
-            body = self._substituted(macro, arguments, hidden, depth, place)
+            end = _closing(words, at + 1, location)
+            arguments = _arguments(words[at + 2 : end], macro, word, location)
+            body = self._substituted(macro, arguments, hidden, depth, location)
             # A function-like macro at the end of an expansion takes its arguments from the text after it.
             rest = list(words[end + 1 :])
             last = self.macros.get(body[-1]) if body else None
             if last is not None and last.parameters is not None and rest[:1] == ["("] and body[-1] not in hidden:
-                stop = _closing(rest, 0, place)
+                stop = _closing(rest, 0, location)
                 body += rest[: stop + 1]
                 end += stop + 1
-            expanded += self._expand(body, hidden | {word}, depth + 1, place)
+            expanded += self._expand(body, hidden | {word}, depth + 1, location)
             at = end + 1
         return expanded
 
     def _substituted(
-        self, macro: _Macro, given: dict[str, list[str]], hidden: frozenset[str], depth: int, place: str
+        self, macro: _Macro, arguments: dict[str, list[str]], hidden: frozenset[str], depth: int, location: str
     ) -> list[str]:
         body, words = macro.body, list[str]()
         at = 0
         while at < len(body):
             word = body[at]
-            if word == "#" and at + 1 < len(body) and body[at + 1] in given:
-                words.append('"' + " ".join(given[body[at + 1]]).replace("\\", "\\\\").replace('"', '\\"') + '"')
+            if word == "#" and at + 1 < len(body) and body[at + 1] in arguments:
+                words.append('"' + " ".join(arguments[body[at + 1]]).replace("\\", "\\\\").replace('"', '\\"') + '"')
                 at += 2
             elif word == "##" and words and at + 1 < len(body):
-                right = given.get(body[at + 1], [body[at + 1]])
+                right = arguments.get(body[at + 1], [body[at + 1]])
                 if words[-1] == "," and not right:
                     words.pop()  # drop the comma in ", ## __VA_ARGS__" if there are no arguments
                 elif words[-1] == "," and body[at + 1] == "__VA_ARGS__":
@@ -351,9 +354,9 @@ class _Run:
                 elif right:
                     words[-1:] = [words[-1] + right[0], *right[1:]]
                 at += 2
-            elif word in given:
+            elif word in arguments:
                 pasted = body[at + 1 : at + 2] == ("##",)
-                part = given[word] if pasted else self._expand(given[word], hidden, depth + 1, place)
+                part = arguments[word] if pasted else self._expand(arguments[word], hidden, depth + 1, location)
                 words += part or ([""] if pasted else [])
                 at += 1
             else:
@@ -403,17 +406,17 @@ def _joined(body: Sequence[str]) -> list[str]:
     return joined
 
 
-def _closing(words: Sequence[str], at: int, place: str) -> int:
+def _closing(words: Sequence[str], at: int, location: str) -> int:
     """Returns the index of the bracket that closes the bracket at ``at``."""
     depth = 0
     for end in range(at, len(words)):
         depth += (words[end] == "(") - (words[end] == ")")
         if depth == 0:
             return end
-    raise SourceError(f"{place}: the arguments of the macro {words[at - 1]} have no end")
+    raise SourceError(f"{location}: the arguments of the macro {words[at - 1]} have no end")
 
 
-def _arguments(words: Sequence[str], macro: _Macro, name: str, place: str) -> dict[str, list[str]]:
+def _arguments(words: Sequence[str], macro: _Macro, name: str, location: str) -> dict[str, list[str]]:
     names = macro.parameters or ()
     parts: list[list[str]] = [[]]
     depth = 0
@@ -428,7 +431,7 @@ def _arguments(words: Sequence[str], macro: _Macro, name: str, place: str) -> di
     if macro.variadic and len(parts) == len(names) - 1:
         parts.append([])
     if len(parts) != len(names):
-        raise SourceError(f"{place}: the macro {name} takes {len(names)} arguments, not {len(parts)}")
+        raise SourceError(f"{location}: the macro {name} takes {len(names)} arguments, not {len(parts)}")
     return dict(zip(names, parts, strict=True))
 
 

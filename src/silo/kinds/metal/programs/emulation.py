@@ -50,7 +50,7 @@ class EmulatedMlxKernel:
     def __init__(self, mx: Any, texts: MlxTexts, *, ensure_row_contiguous: bool) -> None:  # noqa: ANN401  # mlx.core
         if not texts.output_names:
             raise ValueError("[metal_kernel] Must specify at least one output.")
-        self._mx, self._given, self._contiguous = mx, texts, ensure_row_contiguous
+        self._mx, self._texts, self._contiguous = mx, texts, ensure_row_contiguous
         self._libraries: dict[str, EmulatedLibrary] = {}
         self.texts: list[str] = []
 
@@ -75,7 +75,7 @@ class EmulatedMlxKernel:
             CompileError: clang refuses the text.
         """
         del verbose, stream
-        mx, texts = self._mx, self._given
+        mx, texts = self._mx, self._texts
         for label, values, names in (
             ("inputs", inputs, texts.input_names),
             ("output_shapes", output_shapes, texts.output_names),
@@ -109,7 +109,7 @@ class EmulatedMlxKernel:
 
     @property
     def _name(self) -> str:
-        return f"custom_kernel_{self._given.name}"
+        return f"custom_kernel_{self._texts.name}"
 
     def _fresh(self, shape: Sequence[int], kind: Any, init_value: float | None) -> Any:  # noqa: ANN401
         mx = self._mx
@@ -123,7 +123,7 @@ class EmulatedMlxKernel:
 
     def _text(self, arrays: Sequence[Any], results: Sequence[str], passed: list[Any]) -> str:
         """Returns the whole text, with MLX's signature; adds the inputs, their shapes and strides to ``passed``."""
-        texts = self._given
+        texts = self._texts
         parameters: list[str] = []
 
         def add(kind: str, name: str, value: object = None) -> None:
@@ -239,7 +239,7 @@ def emulated_metal() -> Generator[EmulatedMetal]:
                 delattr(module, name)
 
 
-def _torch_places(made: EmulatedMetal) -> list[_Place]:
+def _torch_places(emulated_metal: EmulatedMetal) -> list[_Place]:
     try:
         import torch  # noqa: PLC0415  # its functions are replaced
         import torch.mps  # noqa: PLC0415
@@ -247,12 +247,12 @@ def _torch_places(made: EmulatedMetal) -> list[_Place]:
         return []
     native: Any = torch._C  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # programs read the GPU's name here
     return [
-        (torch.mps, "compile_shader", made.compile_shader),
+        (torch.mps, "compile_shader", emulated_metal.compile_shader),
         (torch.mps, "synchronize", lambda: None),
         (native, "_mps_get_name", lambda: NAME),
     ]
 
 
-def _mlx_places(made: EmulatedMetal) -> list[_Place]:
+def _mlx_places(emulated_metal: EmulatedMetal) -> list[_Place]:
     fast: Any = getattr(sys.modules.get("mlx.core"), "fast", None)
-    return [] if fast is None else [(fast, "metal_kernel", made.metal_kernel)]
+    return [] if fast is None else [(fast, "metal_kernel", emulated_metal.metal_kernel)]

@@ -50,8 +50,8 @@ def _values(np: Any, count: int, dtype: str = "float32") -> Any:  # noqa: ANN401
     return ((np.arange(count) * 37 + 11) % 101).astype(dtype)
 
 
-def _sums(np: Any, given: tuple[Any, ...]) -> Any:  # noqa: ANN401
-    x = given[0]
+def _sums(np: Any, inputs: tuple[Any, ...]) -> Any:  # noqa: ANN401
+    x = inputs[0]
     sums = x.copy().reshape(-1, 32)
     for v, row in zip(x.reshape(-1, 32), sums, strict=True):
         before = np.cumsum(v) - v
@@ -59,13 +59,13 @@ def _sums(np: Any, given: tuple[Any, ...]) -> Any:  # noqa: ANN401
     return sums.reshape(-1)
 
 
-def _fragment(np: Any, given: tuple[Any, ...]) -> Any:  # noqa: ANN401
+def _fragment(np: Any, inputs: tuple[Any, ...]) -> Any:  # noqa: ANN401
     """Returns the 8 x 8 matrix in the order of simdgroup matrices.
 
     Lane ``l`` holds two neighbours of row ``4 (l/16) + (l/2) % 4``, in the half of the columns that bit 3 of ``l``
     selects.
     """
-    del given
+    del inputs
     matrix = np.zeros((8, 8), np.float32)
     for lane in range(32):
         quad = lane // 4
@@ -74,14 +74,14 @@ def _fragment(np: Any, given: tuple[Any, ...]) -> Any:  # noqa: ANN401
     return matrix.reshape(-1)
 
 
-def _groups(np: Any, given: tuple[Any, ...]) -> Any:  # noqa: ANN401
-    del given
+def _groups(np: Any, inputs: tuple[Any, ...]) -> Any:  # noqa: ANN401
+    del inputs
     z, y, x = np.indices((4, 6, 8))
     return (x // 4 + 10 * (y // 2) + 100 * (z // 2)).astype(np.int32).reshape(-1)
 
 
-def _mathematics(np: Any, given: tuple[Any, ...]) -> Any:  # noqa: ANN401
-    x = given[0]
+def _mathematics(np: Any, inputs: tuple[Any, ...]) -> Any:  # noqa: ANN401
+    x = inputs[0]
     wide = x.astype(np.float64)
     return np.exp(-wide / 16) + np.sqrt(wide) / (wide + 3) + 1 / np.sqrt(wide + 1)
 
@@ -234,10 +234,10 @@ def _run(probe: Probe, runner: Runner, np: Any) -> SelfTestResult:  # noqa: ANN4
     return SelfTestResult(probe.kernel, probe.asks, runner.name, wrong, error)
 
 
-def _first(found: NDArray[Any], expected: NDArray[Any], off: NDArray[Any]) -> str:
+def _first(results: NDArray[Any], expected: NDArray[Any], off: NDArray[Any]) -> str:
     offset = int(off.argmax())
     count = int((off != 0).sum())
-    return f"{count} of {off.size} differ; out[{offset}] is {found.reshape(-1)[offset]}, not {expected[offset]}"
+    return f"{count} of {off.size} differ; out[{offset}] is {results.reshape(-1)[offset]}, not {expected[offset]}"
 
 
 def _runners_of_mac(np: Any) -> list[Runner]:  # noqa: ANN401

@@ -145,7 +145,7 @@ class EmulatedFunction:
 
     def __init__(self, text: str, kernel: MslKernel, calls: list[RecordedCall]) -> None:
         self._text, self._kernel, self._calls = text, kernel, calls
-        self._made: dict[tuple[Counts, bool], Any] = {}
+        self._launchers: dict[tuple[Counts, bool], Any] = {}
         self._lock = Mutex()
 
     @property
@@ -235,13 +235,13 @@ class EmulatedFunction:
     def _serving(self, group: Counts, *, cut: bool) -> Any:  # noqa: ANN401  # the type that silo.metal returns
         key = (group, cut)
         with self._lock:
-            kernel = self._made.get(key)
+            kernel = self._launchers.get(key)
             if kernel is None:
                 declared = metal(self._text, kernel=self._kernel.name, group_size=group)
                 source = declared.source
                 if cut:
                     source = source.ending_within_groups()
-                kernel = self._made[key] = make_kernel(dataclasses.replace(declared, source=source))
+                kernel = self._launchers[key] = make_kernel(dataclasses.replace(declared, source=source))
         return kernel
 
 

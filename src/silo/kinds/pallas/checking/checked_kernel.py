@@ -183,7 +183,7 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
     def put_back(self) -> None:
         """Does nothing, because the program has copies of the arguments."""
 
-    def _operand(self, one: ArrayPlace | ScalarPlace, value: Any, mode: CheckMode) -> Any:  # noqa: ANN401
+    def _operand(self, parameter_place: ArrayPlace | ScalarPlace, value: Any, mode: CheckMode) -> Any:  # noqa: ANN401
         """Returns a copy of an argument.
 
         An argument that the check's limits list as ``uninitialized`` gets the same fill as unwritten memory.
@@ -191,10 +191,10 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
         import numpy as np  # noqa: PLC0415  # jax needs it
 
         jnp = jax_module("jax.numpy")
-        if isinstance(one, ScalarPlace):
-            return jnp.asarray(given_scalar(value, jnp.dtype(one.dtype.name)))
+        if isinstance(parameter_place, ScalarPlace):
+            return jnp.asarray(given_scalar(value, jnp.dtype(parameter_place.dtype.name)))
         copied: NDArray[Any] = np.array(library_of(value).read(value), copy=True)
-        if self._arrays.name(one) in self._limits.uninitialized:
+        if self._arrays.name(parameter_place) in self._limits.uninitialized:
             unset = float("nan") if jnp.issubdtype(copied.dtype, jnp.floating) else jnp.iinfo(copied.dtype).max
             copied[...] = 0 if mode is CheckMode.ZERO else unset
         return jnp.asarray(copied)
@@ -241,7 +241,7 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
         problem, at = f"a race in {first.memory}", f" at {first.place} and {second.place}"
         return CheckFinding("race", problem, tuple(details), place=first.place, at=at)
 
-    def _element(self, kind: str, what: str, difference: Difference, why: str) -> CheckFinding:
+    def _element(self, kind: str, label: str, difference: Difference, why: str) -> CheckFinding:
         """Returns a finding for the element of a result that contains a byte."""
         import numpy as np  # noqa: PLC0415
 
@@ -251,7 +251,7 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
         )
         name = self._arrays.name(self._plan.results[difference.region])
         at = f" reaches {name}[{', '.join(map(str, index))}] ({self._source.location})"
-        return CheckFinding(kind, what, (why,), name, self._source.location, at, index=index)
+        return CheckFinding(kind, label, (why,), name, self._source.location, at, index=index)
 
 
 def _nans(array: Any) -> NDArray[np.bool_]:  # noqa: ANN401  # any array

@@ -271,7 +271,7 @@ def endless_waits_raise(notes: list[str]) -> Generator[None]:
     def wait(self: Any, value: Any, global_core_id: Any, **options: Any) -> Any:  # noqa: ANN401
         condition: Any = self.cv
         if self.num_cores == 1:
-            location = _place(options.get("logging_info"))
+            location = _location(options.get("logging_info"))
             # jax calls condition.wait only if the count is too low and no task is left.
 
             def stuck(timeout: float) -> None:
@@ -293,7 +293,7 @@ def endless_waits_raise(notes: list[str]) -> Generator[None]:
         kind.wait = plain
 
 
-def _place(information: Any) -> str:  # noqa: ANN401  # jax's, or None
+def _location(information: Any) -> str:  # noqa: ANN401  # jax's, or None
     """Returns ``file:line`` of a wait; "" if jax does not pass it."""
     if getattr(information, "source_info", None) is None:
         return ""

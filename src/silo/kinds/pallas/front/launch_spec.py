@@ -216,14 +216,14 @@ def constants_read(arrays: Sequence[ArraySpec], scratch: Sequence[ScratchSpec]) 
     return tuple(dict.fromkeys(name for name in names if not is_option(name)))
 
 
-def size_value(where: str, what: str, size: Node, bindings: Bindings, least: int = 1) -> int:
+def size_value(where: str, label: str, size: Node, bindings: Bindings, least: int = 1) -> int:
     """Returns a size's value in one variant. Raises CompileError, which rejects only this config, if it is invalid."""
     try:
         value = expressions.evaluate(size, bindings)
     except ExpressionError as error:
-        raise CompileError(f"{where}: {what} is {size}: {error}") from None
+        raise CompileError(f"{where}: {label} is {size}: {error}") from None
     if value < least:
-        raise CompileError(f"{where}: {what} is {size} = {value}; it is {least} or more")
+        raise CompileError(f"{where}: {label} is {size} = {value}; it is {least} or more")
     return value
 
 
@@ -235,97 +235,97 @@ class SpecReader:
     """
 
     def __init__(
-        self, where: str, scheme: Scheme, arrays: Sequence[str], constants: Sequence[str], taken: Sequence[str]
+        self, where: str, scheme: Scheme, arrays: Sequence[str], constants: Sequence[str], used_names: Sequence[str]
     ) -> None:
         self._where = where
         self._scheme = scheme
         self._arrays = tuple(arrays)
         self._constants = tuple(constants)
-        self._taken = frozenset(taken)
+        self._used_names = frozenset(used_names)
 
-    def array(self, name: str, given: ArgSpec) -> ArraySpec:
+    def array(self, name: str, spec: ArgSpec) -> ArraySpec:
         """Returns the spec of one array."""
         label = f"{self._where}: {name}"
-        role = choice(label, "role", ArgumentRole, given.role)
-        blocked = given.block is not None
+        role = choice(label, "role", ArgumentRole, spec.role)
+        blocked = spec.block is not None
         own = MemorySpace.VMEM if self._scheme is Scheme.DEFAULT or blocked else MemorySpace.HBM
-        space = own if given.space is None else choice(label, "space", MemorySpace, given.space)
-        if given.prefetch:
-            if role is not ArgumentRole.IN or blocked or given.dims or given.index is not None or given.space == "hbm":
+        space = own if spec.space is None else choice(label, "space", MemorySpace, spec.space)
+        if spec.prefetch:
+            if role is not ArgumentRole.IN or blocked or spec.dims or spec.index is not None or spec.space == "hbm":
                 raise SourceError(
                     f'{label} is prefetched: the whole array is in SMEM, and role="in" is all it can have'
                 )
             space = MemorySpace.SMEM
-        if space is MemorySpace.HBM and (blocked or given.dims or given.index is not None):
+        if space is MemorySpace.HBM and (blocked or spec.dims or spec.index is not None):
             raise SourceError(f'{label} has space="hbm", where a body sees all of an array: leave out block and dims')
-        if given.dims and given.index is not None:
+        if spec.dims and spec.index is not None:
             raise SourceError(f"{label} has dims and index: they say the same; give one of them")
         block = None
-        if given.block is not None:
-            block = tuple(None if item is None else self._size(name, "block", item) for item in given.block)
-        dims = tuple(self._dim(label, dim) for dim in given.dims)
+        if spec.block is not None:
+            block = tuple(None if item is None else self._size(name, "block", item) for item in spec.block)
+        dims = tuple(self._dim(label, dim) for dim in spec.dims)
         if block is not None and len(dims) > len(block):
             raise SourceError(f"{label} has {len(dims)} dims for a block of {len(block)} axes")
-        if not 1 <= given.buffers <= _MOST_BUFFERS:
-            raise SourceError(f"{label} has buffers={given.buffers}; 2 is usual, 1 halves what the array takes of VMEM")
-        like = given.shape if isinstance(given.shape, str) else ""
-        if given.shape is not None and role is not ArgumentRole.OUT:
+        if not 1 <= spec.buffers <= _MOST_BUFFERS:
+            raise SourceError(f"{label} has buffers={spec.buffers}; 2 is usual, 1 halves what the array takes of VMEM")
+        like = spec.shape if isinstance(spec.shape, str) else ""
+        if spec.shape is not None and role is not ArgumentRole.OUT:
             raise SourceError(f'{label} has a shape=, which is for arrays with role="out" that calls leave out')
         if like and like not in self._arrays:
             raise SourceError(f"{label} is to have the shape of {like}, which is none of {', '.join(self._arrays)}")
         sizes = None
-        if given.shape is not None and not isinstance(given.shape, str):
-            sizes = tuple(self._size(name, "shape", item) for item in given.shape)
+        if spec.shape is not None and not isinstance(spec.shape, str):
+            sizes = tuple(self._size(name, "shape", item) for item in spec.shape)
         return ArraySpec(
             name=name,
             role=role,
             space=space,
             block=block,
             dims=dims,
-            pad=tuple(self._pad(label, item) for item in given.pad),
-            prefetch=given.prefetch,
-            index=given.index,
-            buffers=given.buffers,
+            pad=tuple(self._pad(label, item) for item in spec.pad),
+            prefetch=spec.prefetch,
+            index=spec.index,
+            buffers=spec.buffers,
             like=like,
             made=sizes,
         )
 
-    def scratch(self, name: str, given: Scratch) -> ScratchSpec:
+    def scratch(self, name: str, scratch: Scratch) -> ScratchSpec:
         """Returns the spec of one scratch buffer."""
         label = f"{self._where}: the scratch {name}"
-        kind = choice(label, "kind", ScratchKind, given.kind)
-        shape = tuple(self._size(name, "shape", size) for size in given.shape)
+        kind = choice(label, "kind", ScratchKind, scratch.kind)
+        shape = tuple(self._size(name, "shape", size) for size in scratch.shape)
         if kind not in (ScratchKind.VMEM, ScratchKind.SMEM):
             return ScratchSpec(kind, shape)
-        if given.dtype in self._arrays:
-            return ScratchSpec(kind, shape, like=given.dtype)
-        return ScratchSpec(kind, shape, self.dtype(label, given.dtype))
+        if scratch.dtype in self._arrays:
+            return ScratchSpec(kind, shape, like=scratch.dtype)
+        return ScratchSpec(kind, shape, self.dtype(label, scratch.dtype))
 
     @staticmethod
-    def dtype(what: str, word: str) -> DType:
+    def dtype(label: str, word: str) -> DType:
         """Returns the dtype with this name."""
         try:
             return dtype(word.removeprefix("*"))
         except KeyError as error:
-            raise SourceError(f"{what}: its dtype is {word!r}: {error.args[0]}") from None
+            raise SourceError(f"{label}: its dtype is {word!r}: {error.args[0]}") from None
 
-    def _size(self, name: str, what: str, given: Size) -> Node:
+    def _size(self, name: str, what: str, size: Size) -> Node:
         label = f"{self._where}: a size in {what} of {name}"
-        if isinstance(given, str):
-            if given in self._taken or given in self._arrays or not given.isidentifier():
-                raise SourceError(f"{label} is {given!r}, which is no constant: make it a constexpr, or write a number")
-            return ConfigValue(given)
-        if isinstance(given, int) and not isinstance(given, bool):
-            if given < 1:
-                raise SourceError(f"{label} is {given}; it is 1 or more, or None for all of the axis")
-            return Const(given)
-        if callable(given):
-            node = trace_value(given, (*self._arrays, *self._taken), self._constants)
-        elif isinstance(given, Const | ConfigValue | Extent | ItemSize | Op):
-            node = given
+        if isinstance(size, str):
+            if size in self._used_names or size in self._arrays or not size.isidentifier():
+                raise SourceError(f"{label} is {size!r}, which is no constant: make it a constexpr, or write a number")
+            return ConfigValue(size)
+        if isinstance(size, int) and not isinstance(size, bool):
+            if size < 1:
+                raise SourceError(f"{label} is {size}; it is 1 or more, or None for all of the axis")
+            return Const(size)
+        if callable(size):
+            node = trace_value(size, (*self._arrays, *self._used_names), self._constants)
+        elif isinstance(size, Const | ConfigValue | Extent | ItemSize | Op):
+            node = size
         else:
             raise SourceError(
-                f"{label} is {given!r}; it is a number, the name of a constant, None, or a function such as "
+                f"{label} is {size!r}; it is a number, the name of a constant, None, or a function such as "
                 "lambda a: a.x.shape[1] // 2"
             )
         for leaf in leaves(node):
@@ -337,47 +337,49 @@ class SpecReader:
         return node
 
     @staticmethod
-    def _dim(what: str, given: Any) -> Dim:  # noqa: ANN401
-        numbers = cast("tuple[object, ...]", given) if isinstance(given, tuple) else (given,)
-        if given is not None and (
+    def _dim(label: str, value: Any) -> Dim:  # noqa: ANN401
+        numbers = cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,)
+        if value is not None and (
             len(numbers) not in (1, 3)
-            or (isinstance(given, tuple) and len(numbers) == 1)
+            or (isinstance(value, tuple) and len(numbers) == 1)
             or not all(isinstance(number, int) and not isinstance(number, bool) and number >= 0 for number in numbers)
         ):
             raise SourceError(
-                f"{what} has {given!r} in dims; it is an axis of the grid, (axis, stride, blocks) or None"
+                f"{label} has {value!r} in dims; it is an axis of the grid, (axis, stride, blocks) or None"
             )
         if len(numbers) == 3 and 0 in numbers[1:]:
-            raise SourceError(f"{what} has {given!r} in dims; stride and blocks are 1 or more")
-        return cast("Dim", given)
+            raise SourceError(f"{label} has {value!r} in dims; stride and blocks are 1 or more")
+        return cast("Dim", value)
 
     @staticmethod
-    def _pad(what: str, given: Any) -> Pad:  # noqa: ANN401
-        match given:
+    def _pad(label: str, value: Any) -> Pad:  # noqa: ANN401
+        match value:
             case (int() as axis, int() as multiple, int() as extra) if axis >= 0 and multiple >= 1 and extra >= 0:
                 return axis, multiple, extra
             case _:
-                raise SourceError(f"{what} has {given!r} in pad; it is (axis, multiple, extra)")
+                raise SourceError(f"{label} has {value!r} in pad; it is (axis, multiple, extra)")
 
 
-def choice(where: str, what: str, kind: type[_Choice], given: object) -> _Choice:
-    """Returns the member of an enumeration with the value ``given``. Raises SourceError, which lists the values."""
+def choice(where: str, label: str, kind: type[_Choice], value: object) -> _Choice:
+    """Returns the member of an enumeration with the value ``value``. Raises SourceError, which lists the values."""
     try:
-        return kind(given)
+        return kind(value)
     except ValueError:
         allowed = " or ".join(repr(member.value) for member in kind)
-        raise SourceError(f"{where}: {what}={given!r}; it is {allowed}") from None
+        raise SourceError(f"{where}: {label}={value!r}; it is {allowed}") from None
 
 
-def read_named(given: Sequence[Any] | Mapping[str, Any], names: Sequence[str], where: str, what: str) -> dict[str, Any]:
-    """Returns an entry for each of ``names``; ``given`` has the entries in their order, or by name.
+def read_named(
+    values: Sequence[Any] | Mapping[str, Any], names: Sequence[str], where: str, label: str
+) -> dict[str, Any]:
+    """Returns an entry for each of ``names``; ``values`` has the entries in their order, or by name.
 
     An entry that is not given is None.
     """
-    if isinstance(given, Mapping):
-        if unknown := [given_name for given_name in given if given_name not in names]:
-            raise SourceError(f"{where}: {what} names {', '.join(unknown)}; there are {', '.join(names) or 'none'}")
-        return {name: given.get(name) for name in names}
-    if len(given) > len(names):
-        raise SourceError(f"{where}: {what} has {len(given)} entries for {', '.join(names) or 'no parameters'}")
-    return {name: given[index] if index < len(given) else None for index, name in enumerate(names)}
+    if isinstance(values, Mapping):
+        if unknown := [given_name for given_name in values if given_name not in names]:
+            raise SourceError(f"{where}: {label} names {', '.join(unknown)}; there are {', '.join(names) or 'none'}")
+        return {name: values.get(name) for name in names}
+    if len(values) > len(names):
+        raise SourceError(f"{where}: {label} has {len(values)} entries for {', '.join(names) or 'no parameters'}")
+    return {name: values[index] if index < len(values) else None for index, name in enumerate(names)}

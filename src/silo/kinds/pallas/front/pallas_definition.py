@@ -164,15 +164,17 @@ def _parameters(where: str, body: Callable[..., object]) -> tuple[list[inspect.P
 
 
 def _parameter(
-    where: str, one: inspect.Parameter, given: object, spec: ArraySpec | None, reader: SpecReader
+    where: str, parameter: inspect.Parameter, declared: object, spec: ArraySpec | None, reader: SpecReader
 ) -> Parameter:
     if spec is not None:
-        assert isinstance(given, ArgSpec)  # a spec is read from an ArgSpec
-        element = None if given.dtype is None else reader.dtype(f"{where}: {one.name}", given.dtype)
+        assert isinstance(declared, ArgSpec)  # a spec is read from an ArgSpec
+        element = None if declared.dtype is None else reader.dtype(f"{where}: {parameter.name}", declared.dtype)
         if element is not None and element.name in WIDE:
-            raise SourceError(f"{where}: {one.name} has dtype={given.dtype!r}; jax has no 64-bit arrays as it is set")
+            raise SourceError(
+                f"{where}: {parameter.name} has dtype={declared.dtype!r}; jax has no 64-bit arrays as it is set"
+            )
         return Parameter(
-            one.name,
+            parameter.name,
             ParameterKind.POINTER,
             element,
             default=None if spec.may_be_left_out else NO_DEFAULT,
@@ -180,22 +182,23 @@ def _parameter(
             specialize=False,
             align=False,
         )
-    if given == "constexpr":
-        return _constant(where, one)
-    if given is None:
-        return Parameter(one.name, specialize=False, align=False)
-    if not isinstance(given, str) or given.startswith("*"):
+    if declared == "constexpr":
+        return _constant(where, parameter)
+    if declared is None:
+        return Parameter(parameter.name, specialize=False, align=False)
+    if not isinstance(declared, str) or declared.startswith("*"):
         raise SourceError(
-            f"{where}: args says {given!r} of {one.name}; it is a silo.ArgSpec of an array, the dtype of a scalar, "
+            f"{where}: args says {declared!r} of {parameter.name}; it is a silo.ArgSpec of an array, the dtype of a "
+            "scalar, "
             '"constexpr", or None'
         )
-    element = reader.dtype(f"{where}: {one.name}", given)
+    element = reader.dtype(f"{where}: {parameter.name}", declared)
     if element.name in WIDE or (element.kind is DTypeKind.FLOAT and element.bits < 16):
         raise SourceError(
-            f"{where}: {one.name} is a scalar of {element}; scalars have 16 or 32 bits, or are bool or int8"
+            f"{where}: {parameter.name} is a scalar of {element}; scalars have 16 or 32 bits, or are bool or int8"
         )
     return Parameter(
-        one.name, _SCALARS.get(element.kind, ParameterKind.INTEGER), element, specialize=False, align=False
+        parameter.name, _SCALARS.get(element.kind, ParameterKind.INTEGER), element, specialize=False, align=False
     )
 
 
@@ -208,12 +211,12 @@ def _named_sizes(specs: Iterable[object], scratch: Sequence[Scratch]) -> list[st
     return [size for size in sizes if isinstance(size, str)]
 
 
-def _constant(where: str, one: inspect.Parameter) -> Parameter:
+def _constant(where: str, parameter: inspect.Parameter) -> Parameter:
     try:
-        default = NO_DEFAULT if one.default is one.empty else constant_value(one.default)
+        default = NO_DEFAULT if parameter.default is parameter.empty else constant_value(parameter.default)
     except TypeError as error:
-        raise SourceError(f"{where}: the default of {one.name}: {error}") from None
-    return Parameter(one.name, ParameterKind.CONSTEXPR, default=default)
+        raise SourceError(f"{where}: the default of {parameter.name}: {error}") from None
+    return Parameter(parameter.name, ParameterKind.CONSTEXPR, default=default)
 
 
 def _axes(grid: object) -> int:

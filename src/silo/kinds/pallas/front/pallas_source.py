@@ -78,13 +78,13 @@ def reached_from(function: Any) -> JSON:  # noqa: ANN401
 def constant_value(candidate: Any) -> Value:  # noqa: ANN401
     """Returns the value of a constant: a plain value, a dtype, or a function. Raises TypeError for others."""
 
-    def special(one: Any) -> Value | NotSpecial:  # noqa: ANN401
-        if (element := dtype_of(one)) is not None:
+    def special(value: Any) -> Value | NotSpecial:  # noqa: ANN401
+        if (element := dtype_of(value)) is not None:
             return element
-        plain = plain_function(one)
+        plain = plain_function(value)
         if isinstance(plain, FunctionType | BuiltinFunctionType):
             name = plain.__qualname__.replace("<locals>.", "")
-            return remember(FunctionValue(name, digest("pallas-function/1", reached_from(one))), one)
+            return remember(FunctionValue(name, digest("pallas-function/1", reached_from(value))), value)
         return NOT_SPECIAL
 
     return written_values.to_value(candidate, special)
@@ -258,31 +258,31 @@ class PallasSource:
         return constants_of(self, self.signature, variant)
 
 
-def _array(kernel: str, parameter: Parameter, spec: ArraySpec, given: ArgumentFacts) -> Parameter:
+def _array(kernel: str, parameter: Parameter, spec: ArraySpec, facts: ArgumentFacts) -> Parameter:
     name = parameter.name
-    if not given.is_pointer:
-        raise ArgumentError(f"{kernel}: {name} takes an array, not {describe(given.value)}")
-    if given.block_shape:
+    if not facts.is_pointer:
+        raise ArgumentError(f"{kernel}: {name} takes an array, not {describe(facts.value)}")
+    if facts.block_shape:
         raise ArgumentError(f"{kernel}: {name} takes an array, not a tensor descriptor")
-    if given.dtype is None:
+    if facts.dtype is None:
         raise ArgumentError(f"{kernel}: the dtype of the array {name} is not known")
-    refuse_wide(kernel, name, given.dtype)
-    if parameter.dtype is not None and parameter.dtype != given.dtype:
+    refuse_wide(kernel, name, facts.dtype)
+    if parameter.dtype is not None and parameter.dtype != facts.dtype:
         raise ArgumentError(
-            f"{kernel}: {name} is declared to be of {parameter.dtype}, and the array is of {given.dtype}; nothing is "
+            f"{kernel}: {name} is declared to be of {parameter.dtype}, and the array is of {facts.dtype}; nothing is "
             "converted: pass an array of that dtype, or leave dtype= out of its spec"
         )
-    axes = None if given.shape is None else len(given.shape)
+    axes = None if facts.shape is None else len(facts.shape)
     if axes is not None and spec.block is not None and len(spec.block) != axes:
         raise ArgumentError(
             f"{kernel}: the block of {name} has {len(spec.block)} axes, and the array is of shape "
-            f"{shape_text(given.shape or ())}: give an entry for each axis, None for all of it"
+            f"{shape_text(facts.shape or ())}: give an entry for each axis, None for all of it"
         )
     if axes is not None and any(axis >= axes for axis, _, _ in spec.pad):
         raise ArgumentError(
-            f"{kernel}: {name} is padded along an axis that its shape {shape_text(given.shape or ())} lacks"
+            f"{kernel}: {name} is padded along an axis that its shape {shape_text(facts.shape or ())} lacks"
         )
-    return replace(parameter, dtype=given.dtype)
+    return replace(parameter, dtype=facts.dtype)
 
 
 def _left_out(kernel: str, parameter: Parameter, spec: ArraySpec, arguments: Mapping[str, ArgumentFacts]) -> Parameter:
@@ -296,9 +296,9 @@ def _left_out(kernel: str, parameter: Parameter, spec: ArraySpec, arguments: Map
     return replace(parameter, dtype=element)
 
 
-def _scalar(kernel: str, parameter: Parameter, given: ArgumentFacts) -> Parameter:
-    name, value = parameter.name, given.value
-    if given.is_pointer:
+def _scalar(kernel: str, parameter: Parameter, facts: ArgumentFacts) -> Parameter:
+    name, value = parameter.name, facts.value
+    if facts.is_pointer:
         raise ArgumentError(f"{kernel}: {name} takes a number, and no silo.ArgSpec says that it is an array")
     if not isinstance(value, bool | int | float):
         raise ArgumentError(

@@ -106,7 +106,10 @@ def _built(text: str, flags: tuple[str, ...], toolchain: CCompiler) -> BuiltObje
     shared_objects = [_shared.get(key) for key in keys]
     if all(shared_objects):
         return build(
-            parts.own, all_flags, toolchain, beside=[shared_object for shared_object in shared_objects if shared_object]
+            parts.own,
+            all_flags,
+            toolchain,
+            other_files=[shared_object for shared_object in shared_objects if shared_object],
         )
     shared_inputs = [shared_object or text for shared_object, text in zip(shared_objects, parts.shared, strict=True)]
     built, objects = build_beside(parts.own, shared_inputs, all_flags, compile_flags, toolchain)

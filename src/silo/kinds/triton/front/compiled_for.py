@@ -111,11 +111,11 @@ def config_of(call: CompileCall, kernel: str) -> Config:
     return options_config(call.options, call.target, kernel)
 
 
-def options_config(given: Mapping[str, Any], target: Any, kernel: str) -> Config:  # noqa: ANN401  # Triton's GPUTarget
-    """The ``given`` compile options that differ from the defaults of one of Triton's targets."""
+def options_config(given_options: Mapping[str, Any], target: Any, kernel: str) -> Config:  # noqa: ANN401  # Triton's GPUTarget
+    """The ``given_options`` compile options that differ from the defaults of one of Triton's targets."""
     usual = default_options(target)
     options: dict[str, Value] = {}
-    for name, value in given.items():
+    for name, value in given_options.items():
         if name in ("num_warps", "num_stages", "num_ctas"):
             options[name] = value
         elif value != usual.get(name):

@@ -69,8 +69,8 @@ def argument_slots(
     return tuple(slots)
 
 
-def _rank(parameter: Parameter, given: Mapping[str, Value]) -> int:
-    block = block_extents(given.get(parameter.name))
+def _rank(parameter: Parameter, constants: Mapping[str, Value]) -> int:
+    block = block_extents(constants.get(parameter.name))
     if not block:
         raise CompileError(f"the descriptor {parameter.name} has no block shape")
     return len(block)

@@ -47,9 +47,9 @@ class Cursor:
 
     __slots__ = ("depth", "position", "text", "what")
 
-    def __init__(self, text: str, what: str = "TTIR", position: int = 0) -> None:
+    def __init__(self, text: str, label: str = "TTIR", position: int = 0) -> None:
         self.text = text
-        self.what = what
+        self.what = label
         self.position = position
         self.depth = 0
 
@@ -177,7 +177,7 @@ class Locations:
     def __init__(self, text: str) -> None:
         self._aliases = {match.group(1): match.group(2) for match in _ALIAS.finditer(text)}
         self._resolved: dict[str, str] = {}
-        self._known: dict[str, list[str]] = {}
+        self._named_locations: dict[str, list[str]] = {}
         self._depth = 0
 
     def __bool__(self) -> bool:
@@ -187,13 +187,13 @@ class Locations:
         """``file:line`` for the contents of ``loc(...)``; "" if they name no file."""
         location = self._resolved.get(text)
         if location is None:
-            places = self._places(text)
+            places = self._locations_in(text)
             users = [user_location for user_location in places if not _LIBRARY.search(user_location)]
             location = (users or places or [""])[0]
             self._resolved[text] = location
         return location
 
-    def _places(self, text: str) -> list[str]:
+    def _locations_in(self, text: str) -> list[str]:
         # Files and references in the order of the text; in callsite(callee at caller), the innermost frame comes first.
         by_position: list[tuple[int, list[str]]] = [
             (match.start(), [f"{match.group(1)}:{match.group(2)}"]) for match in _FILE.finditer(text)
@@ -203,13 +203,13 @@ class Locations:
         return [location for _, places in by_position for location in places][:_MAX_FRAMES]
 
     def _alias(self, name: str) -> list[str]:
-        if name not in self._known:
-            self._known[name] = []  # ends the recursion if an alias in a damaged text refers to itself
+        if name not in self._named_locations:
+            self._named_locations[name] = []  # ends the recursion if an alias in a damaged text refers to itself
             self._depth += 1
             if self._depth <= _MAX_FRAMES:
-                self._known[name] = self._places(self._aliases.get(name, ""))
+                self._named_locations[name] = self._locations_in(self._aliases.get(name, ""))
             self._depth -= 1
-        return self._known[name]
+        return self._named_locations[name]
 
 
 # ---- Floating-point constants, bit for bit, in every format that MLIR prints ----

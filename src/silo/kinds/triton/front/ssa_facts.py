@@ -132,10 +132,10 @@ class _Analysis:
                     self.roots[target] |= reached
                     changed = True
 
-    def _mark(self, values: Iterable[Value], what: int) -> None:
+    def _mark(self, values: Iterable[Value], effect: int) -> None:
         for value in values:
             for root in self.roots.get(value, ()):
-                self.effects[root] = self.effects.get(root, 0) | what
+                self.effects[root] = self.effects.get(root, 0) | effect
 
 
 # ---- Traits of a kernel: its kinds of operations, and the axes of its blocks ----

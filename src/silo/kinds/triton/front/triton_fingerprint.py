@@ -82,13 +82,13 @@ def fingerprint(function: Any) -> str:  # noqa: ANN401
     return read_source(function).fingerprint
 
 
-def read_source(function: Any, known: Mapping[str, Names] | None = None) -> ReadSource:  # noqa: ANN401
-    """Reads a kernel's fingerprint and its parts. Texts whose names are in ``known`` are not parsed again.
+def read_source(function: Any, names_of_texts: Mapping[str, Names] | None = None) -> ReadSource:  # noqa: ANN401
+    """Reads a kernel's fingerprint and its parts. Texts whose names are in ``names_of_texts`` are not parsed again.
 
     Raises:
         SourceError: see :func:`fingerprint`.
     """
-    reached = _Reached(known)
+    reached = _Reached(names_of_texts)
     reached.refer(function)
     key = digest("triton-source/1", cast("JSON", reached.parts))
     functions = tuple(reached.functions)
@@ -130,8 +130,8 @@ class _Reached(ReachedCode):
 
     libraries = LIBRARIES
 
-    def __init__(self, known: Mapping[str, Names] | None) -> None:
-        super().__init__(known)
+    def __init__(self, names_of_texts: Mapping[str, Names] | None) -> None:
+        super().__init__(names_of_texts)
         self.globals: Globals = {}
         self.functions: list[Any] = []
         self.places = Places(self.is_library)

@@ -287,15 +287,15 @@ class TritonSource:
         """Whether the configs that may be used depend on the call (``prune_configs_by``)."""
         return self.tuner is not None and len(self.originals) > 1
 
-    def prune(self, configs: Sequence[Config], given: Mapping[str, object]) -> tuple[Config, ...]:
+    def prune(self, configs: Sequence[Config], arguments: Mapping[str, object]) -> tuple[Config, ...]:
         """The configs that the author's ``prune_configs_by`` leaves of ``configs`` in a call, best guess first.
 
-        ``given`` are the call's arguments and options by name. Raises any error of the author's functions.
+        ``arguments`` are the call's arguments and options by name. Raises any error of the author's functions.
         """
         keys = {config.order_key for config in configs}
         originals = [original for config, original in self.originals if config.order_key in keys]
         config_of = {id(original): config for config, original in self.originals}
-        pruned = adapter.pruned_configs(self.tuner, originals, given)
+        pruned = adapter.pruned_configs(self.tuner, originals, arguments)
         return tuple(config_of.get(id(item)) or self._read(item) for item in pruned)
 
     def _read(self, original: Any) -> Config:  # noqa: ANN401

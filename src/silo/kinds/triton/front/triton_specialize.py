@@ -216,15 +216,17 @@ def module_arguments(
     return tuple(arguments)
 
 
-def _parts(parameter: Parameter, specialization: Specialization, rest: list[Type]) -> Iterator[str]:
+def _parts(parameter: Parameter, specialization: Specialization, remaining_types: list[Type]) -> Iterator[str]:
     yield ""
     if parameter.kind is not ParameterKind.DESCRIPTOR:
         return
     rank = len(block_extents(specialization.constant_values.get(parameter.name)))
     sizes = [*(f"shape.{axis}" for axis in range(rank)), *(f"stride.{axis}" for axis in range(rank))]
-    if rest and rest[0].pointer:  # a rewritten descriptor has 64-bit sizes and flags before Triton's usual ones
+    if (
+        remaining_types and remaining_types[0].pointer
+    ):  # a rewritten descriptor has 64-bit sizes and flags before Triton's usual ones
         yield from sizes
-        flags = rest[1 + len(sizes) : 3 + len(sizes)]
+        flags = remaining_types[1 + len(sizes) : 3 + len(sizes)]
         yield from (name for name, kind in zip(("nan", "tf32"), flags, strict=False) if kind.element == "i1")
     yield from sizes
 
@@ -239,15 +241,15 @@ def to_value(candidate: Any, functions: Callable[[Any], FunctionValue] | None) -
         TypeError: the object lacks a canonical form.
     """
 
-    def special(one: Any) -> Value | NotSpecial:  # noqa: ANN401
-        kind: type[object] = one.__class__
-        if is_constexpr(one):
-            return to_value(one.value, functions)
+    def special(value: Any) -> Value | NotSpecial:  # noqa: ANN401
+        kind: type[object] = value.__class__
+        if is_constexpr(value):
+            return to_value(value.value, functions)
         if kind.__module__.startswith("triton.") and kind.__name__ == "dtype":
-            return dtype_value(one.name)
-        if functions is not None and (is_function(one) or is_aggregate(one)):
-            return functions(one)
-        layout = layout_value(one, lambda part: to_value(part, functions))
+            return dtype_value(value.name)
+        if functions is not None and (is_function(value) or is_aggregate(value)):
+            return functions(value)
+        layout = layout_value(value, lambda part: to_value(part, functions))
         if layout is not None:
             return layout
         return NOT_SPECIAL

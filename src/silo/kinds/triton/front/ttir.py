@@ -236,10 +236,10 @@ def _read_dense(cursor: Cursor) -> Dense:
     return Dense(values, kind)
 
 
-def _read_nested(cursor: Cursor, kind: Type, axis: int, found: list[int | float | bool]) -> None:
+def _read_nested(cursor: Cursor, kind: Type, axis: int, elements: list[int | float | bool]) -> None:
     start = cursor.skip()
     if axis == len(kind.shape):
-        found.append(_read_element(cursor, kind.element))
+        elements.append(_read_element(cursor, kind.element))
         return
     if axis > _MAX_DEPTH:
         raise cursor.error("a shallower tensor")
@@ -247,7 +247,7 @@ def _read_nested(cursor: Cursor, kind: Type, axis: int, found: list[int | float 
     count = 0
     if not cursor.at("]"):
         while True:
-            _read_nested(cursor, kind, axis + 1, found)
+            _read_nested(cursor, kind, axis + 1, elements)
             count += 1
             if not cursor.take(","):
                 break

@@ -64,9 +64,9 @@ def _verify_region(region: Region, visible: set[Value]) -> None:
             visible_values.update(operation.results)
 
 
-def _verify_operation(operation: Operation, known: set[Value], block: Block) -> None:
+def _verify_operation(operation: Operation, defined: set[Value], block: Block) -> None:
     for value in operation.operands:
-        if value not in known:
+        if value not in defined:
             raise malformed(operation, f"%{value.name} is not defined on every way here")
     if _is_terminator(operation):
         if operation is not block.operations[-1]:
@@ -79,7 +79,7 @@ def _verify_operation(operation: Operation, known: set[Value], block: Block) -> 
         if successor.region is not block.region:
             raise malformed(operation, "a branch stays in its region")
     for region in operation.regions:
-        _verify_region(region, known)
+        _verify_region(region, defined)
 
 
 def _is_terminator(operation: Operation) -> bool:

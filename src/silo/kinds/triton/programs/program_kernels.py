@@ -72,7 +72,7 @@ class KernelTable:
 
     def __init__(self) -> None:
         self._kernels: weakref.WeakSet[ProgramKernel] = weakref.WeakSet()
-        self._kept: list[ProgramKernel] | None = None
+        self._reported_kernels: list[ProgramKernel] | None = None
         self._refused: dict[str, str] = {}
         self._others: weakref.WeakSet[Detachable] = weakref.WeakSet()
         self._lock = Mutex()
@@ -81,14 +81,14 @@ class KernelTable:
     def keep(self) -> None:
         """Keeps every kernel, for a report or a recording, until the process ends."""
         with self._lock:
-            self._kept = list(self._kernels) if self._kept is None else self._kept
+            self._reported_kernels = list(self._kernels) if self._reported_kernels is None else self._reported_kernels
 
     def add(self, kernel: ProgramKernel) -> None:
         """Adds a kernel that was launched for the first time."""
         with self._lock:
             self._kernels.add(kernel)
-            if self._kept is not None:
-                self._kept.append(kernel)
+            if self._reported_kernels is not None:
+                self._reported_kernels.append(kernel)
 
     def __iter__(self) -> Iterator[ProgramKernel]:
         """Iterates over the kernels, ordered by name and location."""
@@ -168,7 +168,9 @@ class ProgramKernel:
         self._signature: Signature | None = None
         # globals that code launched by Silo has read
         self._read: dict[tuple[str, int], tuple[object, dict[str, Any]]] = {}
-        self._given: dict[tuple[str, int], tuple[object, dict[str, Any]]] = {}  # code of functions passed as constexprs
+        self._functions: dict[
+            tuple[str, int], tuple[object, dict[str, Any]]
+        ] = {}  # code of functions passed as constexprs
         self._function = weakref.ref(function)
         self._lock = Mutex()
         launcher = self._launcher(function)
@@ -312,13 +314,13 @@ class ProgramKernel:
         hooks, devices, caches, read = adapter.launch_state(function)
         with self._lock:
             for _, value in () if call is None else _constants(call):
-                self._given.update(adapter.code_of_functions(value, _reached))
-            if not self._read and not self._given:
+                self._functions.update(adapter.code_of_functions(value, _reached))
+            if not self._read and not self._functions:
                 # passes Triton's own dictionary of globals, not a copy, because Triton may add globals to it
                 self.native.learned(hooks, devices, caches, read)
                 return
             then = {**self._read, **read}
-            self.native.learned(hooks, devices, caches, {**then, **self._given}, lambda: self._changed(then))
+            self.native.learned(hooks, devices, caches, {**then, **self._functions}, lambda: self._changed(then))
 
     def refuse_changed(self) -> None:
         """Raises Triton's error if a global has changed that code launched by Silo has read."""
@@ -334,7 +336,7 @@ class ProgramKernel:
         if problem:
             raise RuntimeError(problem)
         with self._lock:
-            self._given.clear()
+            self._functions.clear()
         if self.native.launcher is not None:
             self.native.launcher.forget()
         self._learn()

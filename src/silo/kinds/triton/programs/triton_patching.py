@@ -182,10 +182,10 @@ class _Switch:
     """The patch: the number of its users, and the replaced members of Triton's classes."""
 
     def __init__(self) -> None:
-        self._wanted = 0
+        self._enabled_count = 0
         self._lock = Mutex()
         # tuples of a class, a member's name, the replaced member (or None) and our member
-        self._before: list[tuple[Any, str, Any, Any]] = []
+        self._replaced: list[tuple[Any, str, Any, Any]] = []
         self._left_alone = ""
         self._situations: Any = None
         self._methods: tuple[Any, Any] | None = None  # our run and __getitem__
@@ -207,43 +207,43 @@ class _Switch:
 
     def more(self) -> None:
         with self._lock:
-            if self._wanted == 0:
+            if self._enabled_count == 0:
                 if adapter.hook_points_are_loaded():
-                    self._put()
+                    self._install()
                 else:
                     accelerate_when_imported(self.put)
-            self._wanted += 1
+            self._enabled_count += 1
 
     def less(self) -> None:
         with self._lock:
-            self._wanted -= 1
-            if self._wanted == 0:
+            self._enabled_count -= 1
+            if self._enabled_count == 0:
                 self._take()
 
     def put(self) -> None:
         """Called when Triton has been imported."""
         with self._lock:
-            if self._wanted and not self._before:
-                self._put()
+            if self._enabled_count and not self._replaced:
+                self._install()
 
     def state(self) -> Decision:
-        if not self._wanted:
+        if not self._enabled_count:
             return Rejected("nobody asked for it")
         if self._left_alone:
             return Rejected(self._left_alone)
-        return Accepted("on" if self._before else "from the import of Triton on")
+        return Accepted("on" if self._replaced else "from the import of Triton on")
 
     def passed(self) -> Counter[str]:
         return Counter() if self._situations is None else self._situations.passed
 
-    def _serve(self, found: adapter.LaunchHookPoints) -> tuple[Any, Any]:
+    def _serve(self, hook_points: adapter.LaunchHookPoints) -> tuple[Any, Any]:
         """Creates our methods, which serve launches from now on."""
         self._situations = Situations()
-        native.triton_serve(found.run, self._situations.notice)
-        self._methods = native.triton_methods(found.functions, _first_use)
+        native.triton_serve(hook_points.run, self._situations.notice)
+        self._methods = native.triton_methods(hook_points.functions, _first_use)
         return self._methods
 
-    def _put(self) -> None:
+    def _install(self) -> None:
         hook_points = adapter.launch_hook_points()
         if hook_points.run is None or hook_points.getitem is None:
             self._left_alone = _REPLACED
@@ -272,7 +272,7 @@ class _Switch:
                 from silo.kinds.triton.programs.searches.ahead_compiles import AheadCompiles  # noqa: PLC0415  # as above
                 from silo.kinds.triton.programs.searches.tuner_search import TunerSearches  # noqa: PLC0415
 
-                if not self._before:  # the patch was removed while a tuner was running
+                if not self._replaced:  # the patch was removed while a tuner was running
                     return TunerSearches(None, self._launches)
                 current = settings()
                 ahead = AheadCompiles() if current.compile_ahead else None
@@ -286,35 +286,35 @@ class _Switch:
         if "run" in vars(layer):
             return False
         run = getattr(layer.__class__, "run", None)
-        return any(run is ours for _, name, _, ours in self._before if name == "run")
+        return any(run is ours for _, name, _, ours in self._replaced if name == "run")
 
-    def _put_tuners(self, found: adapter.LaunchHookPoints) -> None:
-        if found.tuned_bench is not None and found.tuned_prune is not None:
-            bench, prune = adapter.search_methods(found.tuned_bench, found.tuned_prune, self._watch)
-            self._replace(found.autotuners, "_bench", bench)
-            self._replace(found.autotuners, "prune_configs", prune)
-        if found.tuned_run is None or found.heuristic_run is None:
+    def _put_tuners(self, hook_points: adapter.LaunchHookPoints) -> None:
+        if hook_points.tuned_bench is not None and hook_points.tuned_prune is not None:
+            bench, prune = adapter.search_methods(hook_points.tuned_bench, hook_points.tuned_prune, self._watch)
+            self._replace(hook_points.autotuners, "_bench", bench)
+            self._replace(hook_points.autotuners, "prune_configs", prune)
+        if hook_points.tuned_run is None or hook_points.heuristic_run is None:
             return
         methods = native.triton_tuners(
-            found.autotuners,
-            found.tuned_run,
-            found.heuristics,
-            found.heuristic_run,
-            found.config_members,
+            hook_points.autotuners,
+            hook_points.tuned_run,
+            hook_points.heuristics,
+            hook_points.heuristic_run,
+            hook_points.config_members,
             adapter.TunerDecision,
         )
-        kinds = (found.autotuners, found.autotuners, found.heuristics, found.heuristics)
+        kinds = (hook_points.autotuners, hook_points.autotuners, hook_points.heuristics, hook_points.heuristics)
         for kind, name, ours in zip(kinds, ("run", "__getitem__") * 2, methods, strict=True):
             self._replace(kind, name, ours)
 
     def beneath(self, change: Callable[[], T]) -> T:
         with self._lock:
-            hook_points = adapter.launch_hook_points() if self._before else None
+            hook_points = adapter.launch_hook_points() if self._replaced else None
             kinds = () if hook_points is None else (hook_points.autotuners, hook_points.heuristics)
-            put = [entry for entry in self._before if entry[0] in kinds]
+            put = [entry for entry in self._replaced if entry[0] in kinds]
             if not put or any(_member(kind, name) is not ours for kind, name, _, ours in put):
                 return change()  # a program's own method is on top of ours
-            self._before = [entry for entry in self._before if entry not in put]
+            self._replaced = [entry for entry in self._replaced if entry not in put]
             self._restore(put)
             try:
                 return change()
@@ -322,7 +322,7 @@ class _Switch:
                 self._put_tuners(adapter.launch_hook_points())
 
     def _replace(self, kind: Any, name: str, ours: Any) -> None:  # noqa: ANN401
-        self._before.append((kind, name, _member(kind, name), ours))
+        self._replaced.append((kind, name, _member(kind, name), ours))
         setattr(kind, name, ours)
 
     def _take(self) -> None:
@@ -331,8 +331,8 @@ class _Switch:
         if self._situations is not None and not self._held:
             self._situations.leave()
             self._methods = None
-        self._restore(self._before)
-        self._before.clear()
+        self._restore(self._replaced)
+        self._replaced.clear()
         for undo in (self._unlock, self._unwatch):
             if undo is not None:
                 undo()
@@ -341,8 +341,8 @@ class _Switch:
             TABLE.drop()
 
     @staticmethod
-    def _restore(put: Sequence[tuple[Any, str, Any, Any]]) -> None:
-        for kind, name, before, ours in reversed(put):
+    def _restore(replaced: Sequence[tuple[Any, str, Any, Any]]) -> None:
+        for kind, name, before, ours in reversed(replaced):
             if _member(kind, name) is not ours:
                 # A program has since installed a method of its own, which calls ours; these calls then go through
                 # Triton.

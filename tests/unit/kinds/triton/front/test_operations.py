@@ -99,7 +99,7 @@ def test_an_operation_is_defined_once_in_the_module_of_its_dialect():
         for node in ast.walk(tree):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
                 continue
-            if node.func.id in {"define", "_own", "_gpu"}:
+            if node.func.id in {"define", "_silo_record", "_gpu"}:
                 name = node.args[0]
                 if isinstance(name, ast.Constant) and isinstance(name.value, str):
                     defined[name.value] += 1

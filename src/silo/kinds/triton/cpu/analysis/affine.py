@@ -29,10 +29,10 @@ def is_structurally_affine(value: Value, offsets: frozenset[Value] = frozenset()
     def parts(inner: Value) -> list[Value]:
         return _affine_parts(inner, offsets, wrapped=wrapped) or []
 
-    def terms(inner: Value, found: list[int]) -> int:
+    def terms(inner: Value, counts: list[int]) -> int:
         if _affine_parts(inner, offsets, wrapped=wrapped) is None:
             return _MOST_TERMS + 1
-        return min(1 + sum(found), _MOST_TERMS + 1)
+        return min(1 + sum(counts), _MOST_TERMS + 1)
 
     return fold(value, parts, terms, remembered(("terms", offsets, wrapped))) <= _MOST_TERMS
 

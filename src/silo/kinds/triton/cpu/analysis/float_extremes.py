@@ -96,15 +96,15 @@ def _is_sign(flag: Value, value: Value) -> bool:
     )
 
 
-def _without(mask: Value, rest: Value | None) -> Value | None:
-    """``mask`` without its operand ``rest``; None if ``rest`` is not part of ``mask``."""
-    if rest is None:
+def _without(mask: Value, remainder: Value | None) -> Value | None:
+    """``mask`` without its operand ``remainder``; None if ``remainder`` is not part of ``mask``."""
+    if remainder is None:
         return mask
     operation = mask.owner
-    if operation is None or operation.name != arith.ANDI or rest not in operation.operands:
+    if operation is None or operation.name != arith.ANDI or remainder not in operation.operands:
         return None
     left, right = operation.operands
-    return right if left is rest else left
+    return right if left is remainder else left
 
 
 def _is_not(flag: Value, other: Value) -> bool:

@@ -114,15 +114,15 @@ def _swap_step(select: Operation) -> _Found | None:
     return None
 
 
-def _partner_axis(partner: Value, own: Value) -> int | None:
-    """The axis of extent 2 along which ``partner`` holds the neighbour of each element of ``own``.
+def _partner_axis(partner: Value, own_value: Value) -> int | None:
+    """The axis of extent 2 along which ``partner`` holds the neighbour of each element of ``own_value``.
 
     None if there is none.
     """
     exclusive = _through_bitcast(partner).owner
     if exclusive is None or exclusive.name != arith.XORI:
         return None
-    bits = _through_bitcast(own)
+    bits = _through_bitcast(own_value)
     for operand, spread in (exclusive.operands, reversed(exclusive.operands)):
         if _through_bitcast(operand) is not bits:
             continue
@@ -135,7 +135,7 @@ def _partner_axis(partner: Value, own: Value) -> int | None:
         combining = combining_operation(reduce)
         same = _through_bitcast(reduce.operands[0]) is bits and expand.attributes["axis"] == axis
         if combining is not None and combining.name == arith.XORI and same and isinstance(axis, int):
-            return axis if own.type.shape[axis] == 2 else None
+            return axis if own_value.type.shape[axis] == 2 else None
     return None
 
 
@@ -147,12 +147,12 @@ def _through_bitcast(value: Value) -> Value:
     return value
 
 
-def _is_greater(value: Value, own: Value, partner: Value) -> bool | None:
-    """Whether ``value``, if it is ``own > partner``, compares as unsigned; None if it is another value."""
+def _is_greater(value: Value, own_value: Value, partner: Value) -> bool | None:
+    """Whether ``value``, if it is ``own_value > partner``, compares as unsigned; None if it is another value."""
     operation = value.owner
     if operation is not None and operation.name == arith.EXTUI:
         operation = operation.operands[0].owner
-    if operation is None or operation.operands != [own, partner]:
+    if operation is None or operation.operands != [own_value, partner]:
         return None
     predicate = operation.attributes.get("predicate")
     return _GREATER.get((operation.name, predicate)) if isinstance(predicate, int) else None
@@ -174,7 +174,7 @@ def _parity_parts(value: Value) -> list[Value]:
     return operation.operands[: 2 if is_pair else 1] if operation.name in _PARITY or is_pair else []
 
 
-def _parity_of(value: Value, found: list[_Parity]) -> _Parity:
+def _parity_of(value: Value, parities: list[_Parity]) -> _Parity:
     constant = constant_scalar(value)
     if constant is not None:
         return (int(constant), frozenset()) if constant in {0, 1} else None
@@ -184,8 +184,8 @@ def _parity_of(value: Value, found: list[_Parity]) -> _Parity:
     if operation.name == tt.MAKE_RANGE:
         is_pair = (operation.attributes["start"], operation.attributes["end"]) == (0, 2)
         return (0, frozenset({0})) if is_pair else None
-    pairs = [parity for parity in found if parity is not None]
-    if not pairs or len(pairs) != len(found):
+    pairs = [parity for parity in parities if parity is not None]
+    if not pairs or len(pairs) != len(parities):
         return None
     constant, axes = pairs[0]
     match operation.name:
@@ -219,12 +219,12 @@ def _log2(number: int) -> int | None:
 # ---- rewriting
 
 
-def _put_network(block: Block, select: Operation, found: _Found) -> None:
+def _put_network(block: Block, select: Operation, found_network: _Found) -> None:
     """Replaces ``select`` by a network operation of one step."""
-    steps = ((found.step.bit, found.step.flip, found.step.down),)
-    source = found.source
+    steps = ((found_network.step.bit, found_network.step.flip, found_network.step.down),)
+    source = found_network.source
     result = Value(select.result.name, select.result.type)
-    network = Operation(NETWORK, [source], [result], {"steps": steps, "unsigned": found.unsigned}, block=block)
+    network = Operation(NETWORK, [source], [result], {"steps": steps, "unsigned": found_network.unsigned}, block=block)
     network.location = select.location
     result.owner = network
     source.uses.append(network)

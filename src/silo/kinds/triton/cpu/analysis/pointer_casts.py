@@ -28,10 +28,10 @@ def cast_bases(module: Module) -> None:
                 drop(operation.block, operation)
 
 
-def _cast_base(pointer: Value, type_: Type, beside: Operation) -> Value | None:
+def _cast_base(pointer: Value, type_: Type, neighbor: Operation) -> Value | None:
     """Returns ``pointer`` rewritten as offsets from a cast of its scalar base; None if it has no scalar base.
 
-    The result points to the elements of ``type_``. New operations are put before ``beside``.
+    The result points to the elements of ``type_``. New operations are put before ``neighbor``.
     """
     steps: list[Operation] = []
     value = pointer
@@ -41,10 +41,10 @@ def _cast_base(pointer: Value, type_: Type, beside: Operation) -> Value | None:
             return None
         steps.append(operation)
         value = operation.operands[0]
-    block, size = beside.block, _BYTES.get(type_.element)
+    block, size = neighbor.block, _BYTES.get(type_.element)
     if block is None or size is None or size != _BYTES.get(value.type.element):
         return None
-    converted = cast(block, tt.BITCAST, value, Type(type_.element, pointer=True), beside, after=False)
+    converted = cast(block, tt.BITCAST, value, Type(type_.element, pointer=True), neighbor, after=False)
     for step in reversed(steps):
         old = step.result.type
         new = Value(
@@ -54,6 +54,6 @@ def _cast_base(pointer: Value, type_: Type, beside: Operation) -> Value | None:
         copied = Operation(
             step.name, [converted, *step.operands[1:]], [new], dict(step.attributes), location=step.location
         )
-        insert(block, block.operations.index(beside), copied)
+        insert(block, block.operations.index(neighbor), copied)
         converted = new
     return converted

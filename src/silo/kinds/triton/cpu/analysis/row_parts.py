@@ -276,7 +276,7 @@ class _Rewriting:
             assert pointer is not None
             assert value is not None
             inside = self._both(mask, pointer.type.shape, 0, store)
-            self._put(store, tt.STORE, [pointer, value, inside], None, dict(store.attributes))
+            self._insert_part(store, tt.STORE, [pointer, value, inside], None, dict(store.attributes))
             drop(self.block, store)
         for (loop, index), axis in self.plan.carried.items():
             end = loop.regions[0].blocks[0].operations[-1]
@@ -288,31 +288,31 @@ class _Rewriting:
                 new.uses.append(operation)
         _drop_unused(self.block)
 
-    def _put(
+    def _insert_part(
         self,
-        beside: Operation,
+        neighbor: Operation,
         name: str,
         operands: list[Value],
         type_: Type | None,
         attributes: dict[str, Attribute],
     ) -> Value | None:
-        """Inserts a new operation before ``beside``, and returns its result."""
-        block = beside.block
+        """Inserts a new operation before ``neighbor``, and returns its result."""
+        block = neighbor.block
         assert block is not None
-        results = [] if type_ is None else [Value(f"{beside.results[0].name}_part", type_)]
-        operation = Operation(name, operands, results, attributes, location=beside.location)
-        insert(block, block.operations.index(beside), operation)
+        results = [] if type_ is None else [Value(f"{neighbor.results[0].name}_part", type_)]
+        operation = Operation(name, operands, results, attributes, location=neighbor.location)
+        insert(block, block.operations.index(neighbor), operation)
         return results[0] if results else None
 
-    def _both(self, mask: Value | None, shape: tuple[int, ...], axis: int, beside: Operation) -> Value:
+    def _both(self, mask: Value | None, shape: tuple[int, ...], axis: int, operation: Operation) -> Value:
         inside = self._mask(shape, axis)
         if mask is None:
             return inside
-        block = beside.block
+        block = operation.block
         assert block is not None
         result = Value(f"{mask.name}_inside", mask.type)
-        conjunction = Operation(arith.ANDI, [mask, inside], [result], {}, location=beside.location)
-        insert(block, block.operations.index(beside), conjunction)
+        conjunction = Operation(arith.ANDI, [mask, inside], [result], {}, location=operation.location)
+        insert(block, block.operations.index(operation), conjunction)
         return result
 
     def _move(self, value: Value, axis: int) -> Value:
@@ -347,7 +347,7 @@ class _Rewriting:
             assert pointer is not None
             operands = [pointer, self._both(mask, value.type.shape, axis, operation), *([other] if other else [])]
             attributes["operandSegmentSizes"] = (1, 1, int(other is not None))
-        made_value = self._put(operation, operation.name, operands, value.type, attributes)
+        made_value = self._insert_part(operation, operation.name, operands, value.type, attributes)
         assert made_value is not None
         return made_value
 

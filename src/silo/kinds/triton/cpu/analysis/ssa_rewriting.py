@@ -12,14 +12,14 @@ __all__ = ["callees_first", "cast", "drop", "insert", "join_edges", "replace", "
 # ---- Small changes of the SSA form, which keep the lists of uses up to date ----
 
 
-def insert(block: Block, place: int, operation: Operation) -> None:
-    """Inserts a new operation into ``block`` at the index ``place``."""
+def insert(block: Block, index: int, operation: Operation) -> None:
+    """Inserts a new operation into ``block`` at the index ``index``."""
     operation.block = block
     for result in operation.results:
         result.owner = operation
     for operand in operation.operands:
         operand.uses.append(operation)
-    block.operations.insert(place, operation)
+    block.operations.insert(index, operation)
 
 
 def replace(old: Value, new: Value) -> None:
@@ -39,11 +39,11 @@ def drop(block: Block, operation: Operation) -> None:
     block.operations.remove(operation)
 
 
-def cast(block: Block, name: str, value: Value, type_: Type, beside: Operation, *, after: bool) -> Value:
-    """Inserts the conversion ``name`` of ``value`` to ``type_`` before or after ``beside``, and returns its result."""
+def cast(block: Block, name: str, value: Value, type_: Type, neighbor: Operation, *, after: bool) -> Value:
+    """Inserts the conversion ``name`` of ``value`` to ``type_`` before or after ``neighbor``; returns its result."""
     result = Value(f"{value.name}_{type_.element}", type_)
-    operation = Operation(name, [value], [result], {}, location=beside.location)
-    insert(block, block.operations.index(beside) + after, operation)
+    operation = Operation(name, [value], [result], {}, location=neighbor.location)
+    insert(block, block.operations.index(neighbor) + after, operation)
     return result
 
 

@@ -41,11 +41,11 @@ def sum_tiles_first(module: Module) -> None:
                 _rewrite(loop, index)
 
 
-def _rewrite(loop: Operation, place: int) -> None:
-    initial, result = loop.operands[3 + place], loop.results[place]
+def _rewrite(loop: Operation, index: int) -> None:
+    initial, result = loop.operands[3 + index], loop.results[index]
     body = loop.regions[0].blocks[0]
     end = body.operations[-1]
-    argument, yielded = body.arguments[1 + place], end.operands[place]
+    argument, yielded = body.arguments[1 + index], end.operands[index]
     adding, tile = yielded.owner, _added(argument, yielded)
     reduce = result.uses[0] if len(result.uses) == 1 else None
     if adding is None or tile is None or reduce is None or reduce.block is not loop.block or reduce.block is None:
@@ -70,7 +70,7 @@ def _rewrite(loop: Operation, place: int) -> None:
     place_of_loop = loop.block.operations.index(loop)
     insert(loop.block, place_of_loop, Operation(arith.CONSTANT, [], [first], {"value": attribute}))
     initial.uses.remove(loop)
-    loop.operands[3 + place] = first
+    loop.operands[3 + index] = first
     first.uses.append(loop)
     before = body.operations.index(adding)
     reduce.operands[0] = tile

@@ -61,7 +61,7 @@ def _reached(sums: Value) -> _Reached | None:
 
 
 def _following(
-    user: Operation, value: Value, places: list[int], masks: list[Value], loops: set[Operation]
+    user: Operation, value: Value, axes: list[int], masks: list[Value], loops: set[Operation]
 ) -> list[Value] | None:
     """The values that ``user`` computes element by element from ``value``; None for any other use of ``value``.
 
@@ -69,29 +69,29 @@ def _following(
     """
     if user.name == tt.STORE:
         _, _, mask = store_parts(user)
-        if places != [1] or mask is None:
+        if axes != [1] or mask is None:
             return None
         masks.append(mask)
         return []
     if user.name == tt.DOT:
-        return [user.result] if places == [2] else None
+        return [user.result] if axes == [2] else None
     if user.name in RENDERED:
         same = all(result.type.shape == value.type.shape for result in user.results)
         return list(user.results) if same else None
     if user.name == flow.FOR:
-        if min(places) < 3:
+        if min(axes) < 3:
             return None
         arguments = user.regions[0].blocks[0].arguments
-        return [alias for position in places for alias in (user.results[position - 3], arguments[position - 2])]
+        return [alias for position in axes for alias in (user.results[position - 3], arguments[position - 2])]
     if user.name != flow.YIELD or user.block is None or user.block.region is None:
         return None
     owner = user.block.region.owner
     if owner is None or owner.name not in {flow.FOR, flow.IF}:
         return None
-    values = [owner.results[position] for position in places]
+    values = [owner.results[position] for position in axes]
     if owner.name == flow.FOR:
         loops.add(owner)
-        values += [owner.regions[0].blocks[0].arguments[position + 1] for position in places]
+        values += [owner.regions[0].blocks[0].arguments[position + 1] for position in axes]
     return values
 
 

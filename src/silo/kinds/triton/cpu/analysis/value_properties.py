@@ -347,9 +347,9 @@ def keeps_unchanged(module: Module, load: Operation) -> bool:
     return True
 
 
-def may_precede(one: Operation, other: Operation) -> bool:
-    """Whether a program may run ``one`` before ``other``: in the text's order, or in an earlier iteration of a loop."""
-    paths = _path(one), _path(other)
+def may_precede(operation: Operation, other: Operation) -> bool:
+    """Whether a program may run ``operation`` before ``other``: in the text's order, or in an earlier iteration."""
+    paths = _path(operation), _path(other)
     for mine, its in zip(*paths, strict=False):
         if mine is its:
             if mine.name in {flow.FOR, flow.WHILE}:

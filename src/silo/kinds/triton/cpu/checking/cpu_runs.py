@@ -103,15 +103,15 @@ class CpuReporter:
         """
         return self._placed(self._suspect(suspect, effect, hidden=hidden), suspect)
 
-    def _placed(self, found: CheckFinding, cause: CpuFault | CpuSuspect) -> CheckFinding:
+    def _placed(self, finding: CheckFinding, cause: CpuFault | CpuSuspect) -> CheckFinding:
         site = self.sites[cause.site]
         program = coordinates(cause.program, self.grid)
         index = site.index(cause.lane) if cause.lane >= 0 else ()
-        at = f" {self._place(site)}, program {program}" + (f", index {index_text(index)}" if index else "")
-        return replace(found, at=at, place=site.place, program=program, index=index)
+        at = f" {self._location_of(site)}, program {program}" + (f", index {index_text(index)}" if index else "")
+        return replace(finding, at=at, place=site.place, program=program, index=index)
 
     @staticmethod
-    def _place(site: Site) -> str:
+    def _location_of(site: Site) -> str:
         if site.place:
             return f"at {site.place}"
         return f"in {site.operation} number {site.ordinal} (the text of the kernel has no lines)"
@@ -201,7 +201,7 @@ class CpuReporter:
         before = self.sites[number] if number != _NO_SITE and number < len(self.sites) else None
         who = "other programs" if other >= _MANY else f"program {coordinates(other - 1, self.grid)}"
         did = "read" if before is None or Use.WRITES not in before.use else "wrote"
-        location = "" if before is None else f" {self._place(before)}"
+        location = "" if before is None else f" {self._location_of(before)}"
         return CheckFinding(
             "race",
             f"a {_noun(site)} that races with another program's",
@@ -235,11 +235,13 @@ class CpuReporter:
             argument, where = self._where(store, effect.address & -store.bytes)
             program = coordinates(effect.program, self.grid)
             at = f", index {index_text(index)}" if index else ""
-            details.append(f"A result depends on it: {where}, stored {self._place(store)} by program {program}{at}")
+            details.append(
+                f"A result depends on it: {where}, stored {self._location_of(store)} by program {program}{at}"
+            )
         elif effect is not None:
             site = self.sites[effect.site]
             argument = self._where(site, effect.address)[0] if effect.address else None
-            details.append(f"It decides whether there is {self._fault(effect).what} {self._place(site)}")
+            details.append(f"It decides whether there is {self._fault(effect).what} {self._location_of(site)}")
         if hidden:
             details.append("Only a mask that is computed from the wrapped product keeps it from being used")
         if advice:
@@ -382,8 +384,8 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
         if exchange is not None:
             return Ran(self._exchanged(schedule, exchange))
         if schedule is not Order.ASCENDING:
-            return Ran(self._once(schedule, limit=min(self.limits.steps, _OTHER_ORDER_STEPS)))
-        fault = self._once(schedule)
+            return Ran(self._run_once(schedule, limit=min(self.limits.steps, _OTHER_ORDER_STEPS)))
+        fault = self._run_once(schedule)
         self._note_addresses()
         self._note_shared()
         return Ran(fault, tuple(self._doubts(fault)))
@@ -459,15 +461,15 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
     def _exchanged(self, schedule: Order, exchange: Exchange[CpuFault | CpuSuspect]) -> CpuFault | None:
         about = [doubt.about for doubt in exchange.doubts]
         change = {suspect.site: exchange.other for suspect in about if isinstance(suspect, CpuSuspect)}
-        return self._once(schedule, change=change, fill=exchange.other if len(change) < len(about) else None)
+        return self._run_once(schedule, change=change, fill=exchange.other if len(change) < len(about) else None)
 
     def _traced(self, suspect: CpuSuspect, other: int, address: int) -> tuple[CpuSuspect, Stored]:
         """The store that wrote the byte at ``address``, and the site's first doubtful value in the same program."""
         change = {suspect.site: other}
-        self._once(Order.ASCENDING, change=change, watch=address)
+        self._run_once(Order.ASCENDING, change=change, watch=address)
         state = self._state
         stored = Stored(state.writer_site, state.writer, state.writer_lane, address)
-        self._once(Order.ASCENDING, change=change, watch_program=stored.program)
+        self._run_once(Order.ASCENDING, change=change, watch_program=stored.program)
         cell = self._cells[suspect.site]
         return (CpuSuspect(suspect.site, stored.program, cell.watched) if cell.seen else suspect), stored
 
@@ -490,7 +492,7 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
 
     # ---- one run
 
-    def _once(
+    def _run_once(
         self,
         order: Order,
         *,

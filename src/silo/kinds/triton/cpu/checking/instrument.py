@@ -124,7 +124,7 @@ class _Instrumenting:
                 operation.attributes["checked"] = True
             self._inside(operation)
             self.out.append(operation)
-            self._after(operation, block)
+            self._check_after(operation, block)
 
     def _inside(self, operation: Operation) -> None:
         if operation.name == flow.IF or operation.name in _LOOPS:
@@ -212,11 +212,11 @@ class _Instrumenting:
             self._add(further_dialects.WITHIN, [indices], indices.type, block, site=site, extent=extent),
         ]
         self.out.append(operation)
-        self._after(operation, block)
+        self._check_after(operation, block)
 
     # ---- values that kernels should not use
 
-    def _after(self, operation: Operation, block: Block) -> None:
+    def _check_after(self, operation: Operation, block: Block) -> None:
         name = operation.name
         if name in _DIVISIONS and constant_scalar(scalar_source(operation.operands[1]) or operation.operands[1]) in {
             None,

@@ -177,17 +177,17 @@ class _Kernel:
         """Whether a loop over rows begins at another row in each program: it is not joined."""
         return isinstance(statement, For) and not statement.simd and self._varies(statement.start)
 
-    def _define(self, one: Define, once: list[Statement], own: list[Define]) -> bool:
-        """Adds a definition to ``once`` or ``own``; returns False if evaluating it twice may give two results."""
-        text = one.value or ""
+    def _define(self, define: Define, once: list[Statement], own_definitions: list[Define]) -> bool:
+        """Adds a definition to ``once`` or ``own_definitions``; returns False if two evaluations may differ."""
+        text = define.value or ""
         if _MEMORY.search(text) or _BUFFER.search(text):
             return False
         if not self._varies(text):
-            once.append(one)
+            once.append(define)
             return True
-        self.varying.add(one.name)
-        own.append(one)
-        return not one.mutable
+        self.varying.add(define.name)
+        own_definitions.append(define)
+        return not define.mutable
 
     def _varies(self, *texts: str) -> bool:
         return any(name in self.varying for text in texts for name in _WORD.findall(text))

@@ -267,9 +267,9 @@ def plain_updates(
 
 
 def _by_tiles(
-    scope: LoweringScope, shape: tuple[int, ...], operation: Operation, places: LoopBuffer, values: LoopBuffer
+    scope: LoweringScope, shape: tuple[int, ...], operation: Operation, offsets: LoopBuffer, values: LoopBuffer
 ) -> list[Statement]:
-    """Adds the values in the buffer ``values`` to the memory at the addresses in the buffer ``places``, row by row.
+    """Adds the values in the buffer ``values`` to the memory at the addresses in the buffer ``offsets``, row by row.
 
     The leading elements of a row for which the mask is certainly true are added by vectors, later ones singly.
 
@@ -285,13 +285,13 @@ def _by_tiles(
     start = linear_index(tuple("0" if name == nest.inner else name for name in nest.index), shape)
     row: list[Statement] = [Define("int64_t", limit, str(extent), mutable=True)]
     row += [Assign(limit, text.replace("limit", limit)) for text in limits]
-    row.append(LoopCall(f"silo_add_tile_{element}({places.name} + {start}, {values.name} + {start}, {limit})"))
+    row.append(LoopCall(f"silo_add_tile_{element}({offsets.name} + {start}, {values.name} + {start}, {limit})"))
     if limits:
         assert condition is not None
         nest.begin_body(fast=False)
         inside = nest.value(condition, nest.index)
         at = linear_index(nest.index, shape)
-        add = LoopCall(f"silo_add_plain_{element}({places.name}[{at}], {values.name}[{at}])")
+        add = LoopCall(f"silo_add_plain_{element}({offsets.name}[{at}], {values.name}[{at}])")
         row.append(For(nest.inner, limit, str(extent), [*nest.levels[nest.depth], If(inside, [add])]))
     return nest.outer_loops(row)
 

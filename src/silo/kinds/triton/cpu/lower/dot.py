@@ -87,9 +87,9 @@ def _element(scope: LoweringScope, value: Value, index: tuple[str, ...], pair_ax
     return f"silo_e2m1_to_f32((uint32_t)(uint8_t){byte} >> ((uint32_t){index[pair_axis]} % 2 * 4))"
 
 
-def _scale(scope: LoweringScope, operation: Operation, scale: Value, place: tuple[str, ...]) -> str:
+def _scale(scope: LoweringScope, operation: Operation, scale: Value, index: tuple[str, ...]) -> str:
     buffer = _buffer(scope, scale)
-    text = f"{buffer.name}[{linear_index(place, scale.type.shape)}]"
+    text = f"{buffer.name}[{linear_index(index, scale.type.shape)}]"
     element = scale.type.element
     if element != "i8":
         scope.pieces.add(f"dot_read_{element}")
@@ -192,7 +192,7 @@ def lower_dot(scope: LoweringScope, step: DotStep) -> None:
                 batch,
                 into,
                 fresh=step.fresh,
-                kept=panels,
+                kept_panels=panels,
                 seen=seen_part,
             )
     if rank == 3:
@@ -282,7 +282,7 @@ def leading_products(
             "0",
             target.name,
             fresh=_begins_at_zero(loop_operation, step.target),
-            kept=panels,
+            kept_panels=panels,
             seen=seen_extents,
         )
     scope.emit(If(f"{length} > 0", product))
@@ -501,7 +501,7 @@ def _call(
     into: str,
     *,
     fresh: bool = False,
-    kept: Panels | None = None,
+    kept_panels: Panels | None = None,
     seen: tuple[str, str] | None = None,
 ) -> None:
     """Emits one product of depth ``length`` into the accumulator at ``into``; ``seen`` limits its rows and columns."""
@@ -516,22 +516,22 @@ def _call(
         left.element if left.element == right.element and _may_pack(scope, left.element, (rows, columns, depth)) else ""
     )
     in_place = left.element in _DIRECT
-    pair = kept.pair if kept else ""
+    pair = kept_panels.pair if kept_panels else ""
     longest = max(rows, columns) if pair else rows
     filled = max(longest, 16) * 2 if packed else _MOST_ROWS if in_place else longest
     lead = None if in_place and seen is None and not pair else _work(scope, real, filled * DOT_DEPTH_BYTES, item)
     parts = 2 if packed == "f16" else 1
-    panels = kept.buffer if kept else _work(scope, real, width * DOT_DEPTH_BYTES * parts, item)
+    panels = kept_panels.buffer if kept_panels else _work(scope, real, width * DOT_DEPTH_BYTES * parts, item)
     scope.lifetimes.touch(panels)
     sums = into
     total = "int32_t" if kind == "i8" else real
     if columns < lanes:
         sums = _pad(scope, rows, columns, lanes, total, into, fresh=fresh)
     shape = _Shape(kind, left.element, right.element, rows, columns, lanes, packed, fresh, seen is not None, bool(pair))
-    tail = [kept.kept if kept else "0", str(kept.room if kept else 0), *(seen or ())]
+    tail = [kept_panels.kept if kept_panels else "0", str(kept_panels.room if kept_panels else 0), *(seen or ())]
     if pair:
         tail += [pair, _work(scope, total, rows * columns * item, item).name]
-    work = [lead.name if lead else "0", kept.place if kept else panels.name]
+    work = [lead.name if lead else "0", kept_panels.place if kept_panels else panels.name]
     arguments = [length, left.tile(batch), right.tile(batch), sums, *work, *tail]
     scope.emit(LoopCall(f"{_product(scope, shape, real, total)}({', '.join(arguments)})"))
     if sums != into:

@@ -396,12 +396,12 @@ def combined_text(scope: LoweringScope, combining: Operation, left: str, right: 
     return f"{function}_{combining.result.type.element}({left}, {right})"
 
 
-def _combined(scope: LoweringScope, one: CombinedRow, elements: list[str], first: str) -> list[Statement]:
+def _combined(scope: LoweringScope, row: CombinedRow, elements: list[str], first: str) -> list[Statement]:
     """Combines the elements of one column in pairs, and then with the target.
 
     If the C text ``first`` is 0 at run time, the elements replace the target.
     """
-    combining = combining_operation(one.operation)
+    combining = combining_operation(row.operation)
     assert combining is not None
     ctype = ops.c_type(combining.result.type)
     statements: list[Statement] = []
@@ -413,8 +413,8 @@ def _combined(scope: LoweringScope, one: CombinedRow, elements: list[str], first
 
     while len(elements) > 1:
         elements = [combine(*pair) for pair in zip(elements[::2], elements[1::2], strict=True)]
-    total = combine(one.target, elements[0])
-    statements.append(Assign(one.target, f"{first} == 0 ? {elements[0]} : {total}"))
+    total = combine(row.target, elements[0])
+    statements.append(Assign(row.target, f"{first} == 0 ? {elements[0]} : {total}"))
     return statements
 
 

@@ -289,11 +289,11 @@ _SUSPICIONS: dict[str, Callable[[LoweringScope, Operation, str, Sequence[str]], 
 }
 
 
-def _others(type_: Type, what: str, value: str) -> tuple[str, str, str]:
+def _others(type_: Type, label: str, value: str) -> tuple[str, str, str]:
     """Three replacements for a doubtful value: one far off on each side, which likely change a result, and 0."""
     element = type_.element
     zero = ops.zero(type_)
-    if what == "not a number":
+    if label == "not a number":
         return ops.literal(1.5, element), ops.literal(-2.5, element), zero
     if element == "i1":
         return f"(uint8_t)!{value}", f"(uint8_t)!{value}", zero

@@ -209,10 +209,10 @@ def _parameter(scope: LoweringScope, value: Value, *, result: bool = False) -> L
     return LoopParameter(f"{ctype} *" if result else ctype, name)
 
 
-def _total_bytes(module: Module, own: dict[str, int], kernel: int) -> int:
+def _total_bytes(module: Module, scratch_bytes: dict[str, int], kernel: int) -> int:
     """The bytes of scratch memory of the kernel together with the deepest chain of calls."""
     deepest: dict[str, int] = {}
     for symbol in callees_first(module):
-        below = (own[function_name(module, name)] + deepest[name] for name in module.callees(symbol))
+        below = (scratch_bytes[function_name(module, name)] + deepest[name] for name in module.callees(symbol))
         deepest[symbol] = max(below, default=0)
     return kernel + deepest[module.kernel]

@@ -116,7 +116,7 @@ def _reduce(scope: LoweringScope, nest: Nest, operation: Operation) -> None:
         _reduce_outer(scope, nest, operation, axis)
 
 
-def _places(scope: LoweringScope, nest: Nest, operation: Operation, axis: int) -> list[str]:
+def _element_lvalues(scope: LoweringScope, nest: Nest, operation: Operation, axis: int) -> list[str]:
     """C lvalues of one element of each result."""
     other_indices = tuple(name for position, name in enumerate(nest.index) if position != axis)
     if not operation.results[0].type.tensor:
@@ -136,7 +136,7 @@ def _declare_scalars(scope: LoweringScope, operation: Operation) -> None:
 def _reduce_outer(scope: LoweringScope, nest: Nest, operation: Operation, axis: int) -> None:
     """Combines rows into the result; the first row is copied."""
     _declare_scalars(scope, operation)
-    places = _places(scope, nest, operation, axis)
+    places = _element_lvalues(scope, nest, operation, axis)
     elements = _elements(nest, operation)
     first: list[Statement] = [Assign(target, element) for target, element in zip(places, elements, strict=True)]
     combine = scope.apply(operation, [*places, *elements], [f"&{target}" for target in places])
@@ -176,7 +176,7 @@ def _reduce_inner(scope: LoweringScope, nest: Nest, operation: Operation) -> Non
         fold = scope.apply(operation, [*cells, *other], [f"&{cell}" for cell in cells])
         inner.append(For(lane, "0", str(width), fold, simd=width > 1))
         width //= 2
-    places = _places(scope, nest, operation, axis)
+    places = _element_lvalues(scope, nest, operation, axis)
     inner.extend(Assign(target, f"{name}[0]") for target, name in zip(places, sums, strict=True))
     _emit(scope, nest.outer_loops(inner))
 

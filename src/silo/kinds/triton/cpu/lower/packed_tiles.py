@@ -58,7 +58,7 @@ def keep_panels(scope: LoweringScope, left: Value, right: Value, result: Type) -
     return Panels(f"&{variable}", panels.name, panels.elements, panels, f"&{pair}" if either else "")
 
 
-def _make_last(scope: LoweringScope, kept: str, pair: str) -> None:
+def _make_last(scope: LoweringScope, panels: str, pair: str) -> None:
     """Keeps the panels that a call has packed for the kernel's first product, so that the next call can use them.
 
     The panels stay in scratch memory; their description is copied to the launch's context at the end of a call, and
@@ -68,7 +68,7 @@ def _make_last(scope: LoweringScope, kept: str, pair: str) -> None:
         return
     scope.pieces.add("lasting")
     scope.locals.append("struct silo_lasting *const lasting = silo_lasting_of(context);")
-    memory = (("lasting->memory", kept), ("lasting->memory + 5", pair))
+    memory = (("lasting->memory", panels), ("lasting->memory + 5", pair))
     read = " ".join(f"__builtin_memcpy(&{name}, {address}, sizeof {name});" for address, name in memory)
     scope.locals.append(f"if (lasting && lasting->held) {{ {read} }}")
     written: list[Statement] = [

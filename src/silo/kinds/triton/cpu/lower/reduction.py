@@ -566,7 +566,7 @@ def _renamed(body: list[Statement], all_lanes: list[_Lanes], lane: str) -> list[
         return body
     word = re.compile(rf"\b(?:{'|'.join(map(re.escape, places))})\b")
 
-    def text(given: str) -> str:
-        return word.sub(lambda found: places[found.group()], given)
+    def text(text: str) -> str:
+        return word.sub(lambda found: places[found.group()], text)
 
     return [_with_texts(statement, text) for statement in body]

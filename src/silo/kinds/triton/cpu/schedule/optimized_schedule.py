@@ -154,7 +154,7 @@ class _Planner:
         self.loops = {step.operation: step for step in self.steps if isinstance(step, Loop)}
         self._start_demands()
         for operation in reversed(self.block.operations):
-            self._place(operation)
+            self._schedule_operation(operation)
         self._stage_carried()
         self._leave_in_place()
         return BlockSchedule(self.steps, list(self.free))
@@ -401,7 +401,7 @@ class _Planner:
         if defining_block(value) is not self.block:
             self.free[value, demand.stored] = None
 
-    def _place(self, operation: Operation) -> None:
+    def _schedule_operation(self, operation: Operation) -> None:
         if operation.name in OPAQUE:
             self._through_loop(operation)
             return

@@ -40,7 +40,7 @@ TunerKey: TypeAlias = tuple[Any, ...]
 class TunerDecisions(Protocol):
     """Callbacks that supply a tuner's decision, and receive the decision that it made."""
 
-    def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
+    def decision_for(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
         """The config to use without measuring, or None.
 
         ``configs()`` returns the configs left by the author's pruning.
@@ -130,8 +130,8 @@ def _replace() -> list[tuple[Any, str, Any, Any]]:
 class TunerWatch(Protocol):
     """The methods that run while a tuner makes a decision. The tuner gets their results and their exceptions."""
 
-    def prune(self, tuner: Any, own: Callable[[], Sequence[Any]]) -> Sequence[Any]:  # noqa: ANN401
-        """The configs left by the author's pruning. ``own()`` is Triton's method."""
+    def prune(self, tuner: Any, original: Callable[[], Sequence[Any]]) -> Sequence[Any]:  # noqa: ANN401
+        """The configs left by the author's pruning. ``original()`` is Triton's method."""
         ...
 
     def measure(
@@ -139,9 +139,9 @@ class TunerWatch(Protocol):
         tuner: Any,  # noqa: ANN401
         config: Any,  # noqa: ANN401
         launch: TunedLaunch,
-        own: Callable[[Any], Any],
+        original: Callable[[Any], Any],
     ) -> Any:  # noqa: ANN401
-        """Measures a config by ``own(config)``; ``launch`` compiles for it without measuring."""
+        """Measures a config by ``original(config)``; ``launch`` compiles for it without measuring."""
         ...
 
 
@@ -223,8 +223,8 @@ def benchmark_replaced(tuner: Any, benchmark: Any) -> Generator[None]:  # noqa: 
 class TunerDecision(dict[TunerKey, Any]):
     """A dictionary of one tuner's decisions; a missing key is looked up in the newest watch."""
 
-    def __init__(self, known: dict[TunerKey, Any], tuner: Any) -> None:  # noqa: ANN401
-        super().__init__(known)
+    def __init__(self, decided: dict[TunerKey, Any], tuner: Any) -> None:  # noqa: ANN401
+        super().__init__(decided)
         self._tuner = weakref.ref(tuner)
 
     def __contains__(self, key: Any) -> bool:  # noqa: ANN401
@@ -233,7 +233,7 @@ class TunerDecision(dict[TunerKey, Any]):
         tuner: Any = self._tuner()
         if tuner is None or tuner.nargs is None or not _decisions:
             return False
-        config = _decisions[-1].known(tuner, key, self._allowed)
+        config = _decisions[-1].decision_for(tuner, key, self._allowed)
         if config is None:
             return False
         super().__setitem__(key, config)

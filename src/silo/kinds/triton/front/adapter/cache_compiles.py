@@ -443,14 +443,14 @@ def job_parameters(request: CompileRequest, entry: CacheEntry) -> JSON:
         "options": {name: value_to_json(value) for name, value in options.items()},
         "hash": entry.options.hash(),
         "keyed": dict(entry.keyed),
-        "triton": _place(),
+        "triton": _triton_folder(),
         # The worker may look into the cache only if its path is absolute, because it may run in another folder.
         "look": keeps_in_files() and Path(module("triton.knobs").cache.dir).is_absolute(),
         "variables": child_environment(),
     }
 
 
-def _place() -> str:
+def _triton_folder() -> str:
     return str(Path(cast("str", module("triton").__file__)).parent)
 
 
@@ -465,8 +465,8 @@ def make_cache_files(text: str, parameters: Mapping[str, Any]) -> tuple[dict[str
         Exception: any error that a stage raises.
     """
     take_environment(parameters["variables"])
-    if _place() != parameters["triton"]:
-        return {}, f"a worker imports Triton from {_place()}, and the program from {parameters['triton']}"
+    if _triton_folder() != parameters["triton"]:
+        return {}, f"a worker imports Triton from {_triton_folder()}, and the program from {parameters['triton']}"
     libtriton, compiler = module("triton._C.libtriton"), module("triton.backends.compiler")
     target = compiler.GPUTarget(*parameters["target"])
     backend = backend_for(target)

@@ -178,9 +178,9 @@ def _replace() -> Any:  # noqa: ANN401
             options: dict[str, Any] = rest.get("options") or {}
             target = rest.get("target")
 
-            def proceed(source: Any, given: dict[str, Any]) -> Any:  # noqa: ANN401
-                callbacks = [before(source, target, given) for before in tuple(_watchers)]
-                compiled = own_compile(source, **{**rest, "options": given})
+            def proceed(source: Any, options: dict[str, Any]) -> Any:  # noqa: ANN401
+                callbacks = [before(source, target, options) for before in tuple(_watchers)]
+                compiled = own_compile(source, **{**rest, "options": options})
                 for after in callbacks:
                     if after is not None:
                         after()
@@ -345,14 +345,14 @@ def launcher_kind() -> Any:  # noqa: ANN401
     return module("triton.runtime.driver").driver.active.launcher_cls
 
 
-def revived(call: CompileCall, kept: KeptCode, digest: str) -> Any:  # noqa: ANN401  # Triton's CompiledKernel
+def revived(call: CompileCall, code: KeptCode, digest: str) -> Any:  # noqa: ANN401  # Triton's CompiledKernel
     """Creates a compiled kernel of Triton's own class from kept files, without compiling, hashing or writing anything.
 
     Metadata that a later version of Triton added is taken from the call's options.
     """
     compiler = module("triton.compiler.compiler")
-    options = {name: value for name, value in call.options.items() if name not in kept.metadata}
-    members = {**options, **kept.metadata, "target": call.target}
+    options = {name: value for name, value in call.options.items() if name not in code.metadata}
+    members = {**options, **code.metadata, "target": call.target}
     kind = namedtuple("KernelMetadata", sorted(members))  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]
     compiled: Any = object.__new__(compiler.CompiledKernel)
     compiled.metadata = kind(**members)
@@ -362,10 +362,10 @@ def revived(call: CompileCall, kept: KeptCode, digest: str) -> Any:  # noqa: ANN
     compiled.hash = digest
     compiled.name = compiled.metadata.name
     compiled.asm = compiler.AsmDict(
-        {ending: data if ending == kept.binary else data.decode() for ending, data in kept.stages.items()}
+        {ending: data if ending == code.binary else data.decode() for ending, data in code.stages.items()}
     )
     compiled.metadata_group = cast("dict[str, Path]", {})
-    compiled.kernel = compiled.asm[kept.binary]
+    compiled.kernel = compiled.asm[code.binary]
     compiled.module = compiled._module_pid = compiled.function = compiled._run = None  # noqa: SLF001  # loaded at its first launch
     return compiled
 

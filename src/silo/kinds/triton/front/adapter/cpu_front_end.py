@@ -150,13 +150,13 @@ class CpuFrontEnd:
     def __init__(self, target: Any) -> None:  # noqa: ANN401  # Triton's GPUTarget
         self.target = target
 
-    def parse_options(self, given: Mapping[str, Any]) -> CpuFrontEndOptions:
+    def parse_options(self, keywords: Mapping[str, Any]) -> CpuFrontEndOptions:
         """Reads options from keywords. Keywords that are None, or that no backend knows, are ignored.
 
         Raises:
             CompileError: an option has an invalid value.
         """
-        options = {name: given[name] for name in vars(CpuFrontEndOptions()) if given.get(name) is not None}
+        options = {name: keywords[name] for name in vars(CpuFrontEndOptions()) if keywords.get(name) is not None}
         language = module("triton.knobs").language
         fused = options.get("enable_fp_fusion", language.default_fp_fusion)
         options["enable_fp_fusion"] = bool(fused) and not getattr(language, "force_disable_fp_fusion", False)
@@ -183,29 +183,29 @@ def _any_size(_lhs: object, _rhs: object) -> tuple[int, int, int]:
     return (1, 1, 1)
 
 
-def run_cpu_passes(made: Any) -> None:  # noqa: ANN401
+def run_cpu_passes(module: Any) -> None:  # noqa: ANN401
     """Inlines helpers, rewrites block pointers and descriptors to pointers, and unrolls marked loops.
 
     Raises:
         CompileError: Triton's passes refuse the module.
     """
-    run_passes(made, _PASSES)
+    run_passes(module, _PASSES)
 
 
-def run_passes(made: Any, names: tuple[str, ...]) -> None:  # noqa: ANN401
+def run_passes(ir_module: Any, names: tuple[str, ...]) -> None:  # noqa: ANN401
     """Runs the passes among ``names`` that this version of Triton has, in order.
 
     Raises:
         CompileError: Triton's passes refuse the module.
     """
     triton = module("triton._C.libtriton")
-    manager = triton.ir.pass_manager(made.context)
+    manager = triton.ir.pass_manager(ir_module.context)
     for name in names:
         group, _, pass_name = name.partition(".")
         add = getattr(getattr(triton.passes, group), f"add_{pass_name}", None)
         if add is not None:
             add(manager)
     try:
-        manager.run(made, "silo")
+        manager.run(ir_module, "silo")
     except RuntimeError as error:
         raise CompileError(f"Triton's own passes refuse the module: {error}") from error

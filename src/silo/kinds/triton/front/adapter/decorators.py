@@ -142,16 +142,16 @@ def _name(decorated: object) -> str:
     return getattr(function, "__name__", repr(decorated))
 
 
-def _with_tuner(found: DecoratedKernel, tuner: Any) -> DecoratedKernel:  # noqa: ANN401
+def _with_tuner(decorated: DecoratedKernel, tuner: Any) -> DecoratedKernel:  # noqa: ANN401
     return DecoratedKernel(
-        found.function,
-        found.parameters,
-        found.location,
-        configs=tuple(read_tuned_config(found.function, config) for config in tuner.configs),
+        decorated.function,
+        decorated.parameters,
+        decorated.location,
+        configs=tuple(read_tuned_config(decorated.function, config) for config in tuner.configs),
         key=tuple(tuner.keys),
         reset_to_zero=tuple(tuner.reset_to_zero),
         restore_value=tuple(tuner.restore_value),
-        heuristics=found.heuristics,
+        heuristics=decorated.heuristics,
         pre_hook=tuner.pre_hook if tuner.user_defined_pre_hook else None,
         post_hook=tuner.post_hook if tuner.user_defined_post_hook else None,
         early_config_prune=tuner.early_config_prune,
@@ -170,8 +170,8 @@ def _measured_by(tuner: Any) -> tuple[str, ...]:  # noqa: ANN401
     return set_names or (("do_bench",) if own_benchmark(tuner) is not None else ())
 
 
-def pruned_configs(tuner: Any, configs: Sequence[Any], given: Mapping[str, object]) -> list[Any]:  # noqa: ANN401
-    """The configs that a tuner's own pruning leaves of ``configs`` for a call with the arguments ``given``.
+def pruned_configs(tuner: Any, configs: Sequence[Any], arguments: Mapping[str, object]) -> list[Any]:  # noqa: ANN401
+    """The configs that a tuner's own pruning leaves of ``configs`` for a call with the arguments ``arguments``.
 
     Works with every version of Triton. Triton passes positional arguments to a pruner in a mapping, and others by
     keyword; a performance model gets all by keyword. Which arguments were positional is not known here, so a pruner
@@ -182,16 +182,16 @@ def pruned_configs(tuner: Any, configs: Sequence[Any], given: Mapping[str, objec
     early, model = tuner.early_config_prune, tuner.perf_model
     if early is not None:
         own = list(inspect.signature(early).parameters)[:2]
-        by_keyword = {name: value for name, value in given.items() if name not in own}
+        by_keyword = {name: value for name, value in arguments.items() if name not in own}
 
         def pruning(configs: list[Any], _named: object, **_: object) -> Any:  # noqa: ANN401
-            return early(configs, dict(given), **by_keyword)
+            return early(configs, dict(arguments), **by_keyword)
 
         pruner.early_config_prune = pruning
     if model is not None:
 
         def guessing(**config: object) -> Any:  # noqa: ANN401
-            return model(**{**given, **config})
+            return model(**{**arguments, **config})
 
         pruner.perf_model = guessing
     return list(pruner.prune_configs({}))

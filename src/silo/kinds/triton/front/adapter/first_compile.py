@@ -90,15 +90,15 @@ class HostModule:
 class FirstCompile(Protocol):
     """Methods called instead of the work that every process repeats; ``own`` does the work as Triton does."""
 
-    def installation(self, own: Callable[[], str], files: Callable[[], KeyFiles]) -> str:
+    def installation(self, original: Callable[[], str], files: Callable[[], KeyFiles]) -> str:
         """Returns Triton's hash of its installation.
 
         ``files`` reads the state of the hashed files, and raises OSError.
         """
         ...
 
-    def build(self, built: HostModule, own: Callable[[], bytes]) -> bytes:
-        """Returns the bytes of a shared object; raises the exceptions of ``own``."""
+    def build(self, built: HostModule, original: Callable[[], bytes]) -> bytes:
+        """Returns the bytes of a shared object; raises the exceptions of ``original``."""
         ...
 
 
@@ -145,32 +145,32 @@ def _is_of(function: Any, holder: Any) -> bool:  # noqa: ANN401
     return code is not None and code.co_filename == holder.__file__
 
 
-def _watched_key(own: Any, package: Path, watch: FirstCompile) -> Any:  # noqa: ANN401
+def _watched_key(original: Any, package: Path, watch: FirstCompile) -> Any:  # noqa: ANN401
     hashes: list[str] = []
 
-    @functools.wraps(own)
+    @functools.wraps(original)
     def triton_key() -> str:
-        if own.cache_info().currsize:
-            return str(own())  # Triton has already hashed its files in this process
+        if original.cache_info().currsize:
+            return str(original())  # Triton has already hashed its files in this process
         if not hashes:
-            hashes.append(watch.installation(own, lambda: KeyFiles.of(package)))
+            hashes.append(watch.installation(original, lambda: KeyFiles.of(package)))
         return hashes[0]
 
     return triton_key
 
 
-def _watched_build(own: Any, building: Any, watch: FirstCompile) -> Any:  # noqa: ANN401
+def _watched_build(original: Any, building: Any, watch: FirstCompile) -> Any:  # noqa: ANN401
     package = Path(building.__file__).parents[1]
 
-    @functools.wraps(own)
+    @functools.wraps(original)
     def build(name: str, src: str, srcdir: str, *rest: Any, **more: Any) -> Any:  # noqa: ANN401
         key = None if module("triton.knobs").build.impl else _build_key(package, name, src, rest, more)
         if key is None:
-            return own(name, src, srcdir, *rest, **more)
+            return original(name, src, srcdir, *rest, **more)
         path: list[Any] = []
 
         def run() -> bytes:
-            path.append(own(name, src, srcdir, *rest, **more))
+            path.append(original(name, src, srcdir, *rest, **more))
             return Path(path[0]).read_bytes()
 
         data = watch.build(HostModule(name, key), run)
@@ -187,12 +187,12 @@ def _within(folder: Path, package: Path) -> bool:
     return folder.resolve().is_relative_to(package.resolve())
 
 
-def _build_key(package: Path, name: str, src: str, rest: Sequence[Any], more: dict[str, Any]) -> str | None:
+def _build_key(package: Path, name: str, src: str, positional: Sequence[Any], more: dict[str, Any]) -> str | None:
     """The key of a build.
 
     None if the build may read headers beside the source that are not part of Triton's installation.
     """
-    folders = list(rest[1] if len(rest) > 1 else more.get("include_dirs", ()))
+    folders = list(positional[1] if len(positional) > 1 else more.get("include_dirs", ()))
     folders += sorted(module("triton.knobs").build.backend_dirs)
     beside = Path(src).parent
     if not _within(beside, package) and list(beside.iterdir()) != [Path(src)]:
@@ -200,7 +200,7 @@ def _build_key(package: Path, name: str, src: str, rest: Sequence[Any], more: di
     if not all(_within(Path(folder), package) for folder in folders):
         return None
     source_parts = [name, Path(src).read_text(encoding="utf-8"), Path(src).suffix, [str(folder) for folder in folders]]
-    arguments = [[list(item) for item in rest], {key: str(value) for key, value in more.items()}]
+    arguments = [[list(item) for item in positional], {key: str(value) for key, value in more.items()}]
     environment = child_environment()
     variables = [environment.get(item) for item in _COMPILER_VARIABLES]
     installed = [str(package), installed_files(), sys.version, os.uname().machine, _suffix()]

@@ -128,9 +128,9 @@ def enter_launch(
     return lambda: _call(knobs, "launch_exit_hook", lazy_metadata)
 
 
-def _call(knobs: Any, name: str, found: Any) -> None:  # noqa: ANN401
+def _call(knobs: Any, name: str, hook: Any) -> None:  # noqa: ANN401
     if (chain := _chain(knobs, name)) is not None:
-        chain(found)
+        chain(hook)
 
 
 def stages_are_inspected(knobs: Any) -> bool:  # noqa: ANN401  # the module
@@ -208,16 +208,16 @@ def launch_hook_points() -> LaunchHookPoints:
     jit, autotuner, compiler = module(_JIT), module(_AUTOTUNER), module(_COMPILER)
     return LaunchHookPoints(
         jit.JITFunction,
-        _own(jit.JITFunction, "run", _JIT),
+        _original_method(jit.JITFunction, "run", _JIT),
         autotuner.Autotuner,
-        _own(autotuner.Autotuner, "run", _AUTOTUNER),
-        _own(autotuner.Autotuner, "_bench", _AUTOTUNER),
-        _own(autotuner.Autotuner, "prune_configs", _AUTOTUNER),
+        _original_method(autotuner.Autotuner, "run", _AUTOTUNER),
+        _original_method(autotuner.Autotuner, "_bench", _AUTOTUNER),
+        _original_method(autotuner.Autotuner, "prune_configs", _AUTOTUNER),
         autotuner.Heuristics,
-        _own(autotuner.Heuristics, "run", _AUTOTUNER),
-        _own(jit.KernelInterface, "__getitem__", _JIT),
+        _original_method(autotuner.Heuristics, "run", _AUTOTUNER),
+        _original_method(jit.KernelInterface, "__getitem__", _JIT),
         compiler.CompiledKernel,
-        _own(compiler.CompiledKernel, "__getitem__", _COMPILER),
+        _original_method(compiler.CompiledKernel, "__getitem__", _COMPILER),
         _config_members(autotuner.Config),
     )
 
@@ -232,7 +232,7 @@ def _config_members(kind: Any) -> tuple[str, ...]:  # noqa: ANN401
     return tuple(passed)
 
 
-def _own(kind: Any, name: str, place: str) -> Any:  # noqa: ANN401
+def _original_method(kind: Any, name: str, module_name: str) -> Any:  # noqa: ANN401
     """A method as its class's module defines it, or as one of Silo's watches replaced it.
 
     None if a program replaced it.
@@ -242,7 +242,7 @@ def _own(kind: Any, name: str, place: str) -> Any:  # noqa: ANN401
     if getattr(member, "silo_watches", False):
         return member
     code = getattr(member, "__code__", None)
-    written = getattr(sys.modules[place], "__file__", None)
+    written = getattr(sys.modules[module_name], "__file__", None)
     return member if code is not None and written is not None and code.co_filename == written else None
 
 
@@ -317,7 +317,7 @@ def watch() -> LaunchWatch:
     if kind not in _MEMORY:
         blocked = blocked or f"Silo launches nothing on Triton's target {kind}"
     host = type(driver).__module__.startswith("silo.")
-    device, stream, torch_stream, torch_device = (None, None, False, False) if host else _places(driver)
+    device, stream, torch_stream, torch_device = (None, None, False, False) if host else _device_and_stream(driver)
     return LaunchWatch(
         tuple(watched),
         tuple(sizes),
@@ -384,7 +384,7 @@ def _variables(knobs: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401
     return variables
 
 
-def _places(driver: Any) -> tuple[Any, Any, bool, bool]:  # noqa: ANN401
+def _device_and_stream(driver: Any) -> tuple[Any, Any, bool, bool]:  # noqa: ANN401
     """The functions that return the current device and stream: the driver's own, or the C functions behind torch's.
 
     Two flags follow: whether the stream's function is torch's, and whether the device's function is.
@@ -459,14 +459,14 @@ def notices_compiles(function: Any, *, compiled: bool = False) -> bool:  # noqa:
     return bool(function.pre_run_hooks) or any(hook is not None and getattr(hook, "calls", True) for hook in hooks)
 
 
-def launch_options(function: Any, given: Mapping[str, object], target: Any) -> Mapping[str, Any]:  # noqa: ANN401
-    """All compile options of a launch with the keywords ``given``, as Triton's ``run`` computes them."""
+def launch_options(function: Any, keywords: Mapping[str, object], target: Any) -> Mapping[str, Any]:  # noqa: ANN401
+    """All compile options of a launch with the keywords ``keywords``, as Triton's ``run`` computes them."""
     knobs = module("triton.knobs")
-    options: dict[str, Any] = dict(given)
+    options: dict[str, Any] = dict(keywords)
     for group, name in ASKED:
         if hasattr(getattr(knobs, group), name):
             options[name] = getattr(getattr(knobs, group), name)
-    options["debug"] = given.get("debug", function.debug) or knobs.runtime.debug
+    options["debug"] = keywords.get("debug", function.debug) or knobs.runtime.debug
     return dict(cast("dict[str, Any]", vars(backend_for(target).parse_options(options))))
 
 
@@ -490,8 +490,8 @@ def kept_later(make: Callable[[], Any]) -> Any:  # noqa: ANN401  # Triton's Comp
     return kernel
 
 
-def _missing(found: object, name: str) -> AttributeError:
-    return AttributeError(f"{type(found).__name__!r} object has no attribute {name!r}")
+def _missing(value: object, name: str) -> AttributeError:
+    return AttributeError(f"{type(value).__name__!r} object has no attribute {name!r}")
 
 
 @lru_cache(maxsize=1)

@@ -138,7 +138,7 @@ def lower_for_gpu(
         return read_off(ttir_module)
 
 
-def read_off(made: Any) -> Ttir:  # noqa: ANN401
+def read_off(ir_module: Any) -> Ttir:  # noqa: ANN401
     """Prints a module of Triton's as text.
 
     The module must not be used afterwards: an attribute added here makes it invalid.
@@ -149,9 +149,9 @@ def read_off(made: Any) -> Ttir:  # noqa: ANN401
     Raises:
         SourceError: this Triton prints modules in another form.
     """
-    builder = module("triton._C.libtriton").ir.builder(made.context)
-    made.set_attr(_MARK, builder.get_int32_attr(1))
-    return Ttir(_generic_text(made.str_nodebug()), lambda: _generic_text(str(made)))
+    builder = module("triton._C.libtriton").ir.builder(ir_module.context)
+    ir_module.set_attr(_MARK, builder.get_int32_attr(1))
+    return Ttir(_generic_text(ir_module.str_nodebug()), lambda: _generic_text(str(ir_module)))
 
 
 def gpu_options(backend: Any, options: dict[str, object]) -> Any:  # noqa: ANN401
@@ -276,9 +276,9 @@ def _source_arguments(
     return arguments
 
 
-def _constant(parameter: Parameter, given: dict[str, Value]) -> Value:
-    if parameter.name in given:
-        return given[parameter.name]
+def _constant(parameter: Parameter, constants: dict[str, Value]) -> Value:
+    if parameter.name in constants:
+        return constants[parameter.name]
     if isinstance(parameter.default, NoDefault):
         raise CompileError(
             f"the constexpr parameter {parameter.name} has no value: neither the call nor the config gives one"
@@ -286,14 +286,14 @@ def _constant(parameter: Parameter, given: dict[str, Value]) -> Value:
     return parameter.default
 
 
-def _type_text(parameter: Parameter, given: dict[str, Value], *, gluon: bool) -> str:
+def _type_text(parameter: Parameter, constants: dict[str, Value], *, gluon: bool) -> str:
     kind, dtype = parameter.kind, parameter.dtype
     if kind is ParameterKind.ANY or dtype is None:
         raise SourceError(f"the parameter {parameter.name} has no type yet: specialize the signature first")
     if kind is ParameterKind.POINTER:
         return f"*{_triton_name(dtype)}"
     if kind is ParameterKind.DESCRIPTOR:
-        shape = given.get(parameter.name)
+        shape = constants.get(parameter.name)
         if not isinstance(shape, tuple) or not shape:
             raise SourceError(f"the descriptor {parameter.name} has no block shape in the specialization")
         if gluon:

@@ -123,7 +123,7 @@ def reference_to(kernel: Any) -> tuple[Any, tuple[str, str]]:  # noqa: ANN401  #
     """
     function = kernel.fn
     module, name = str(function.__module__), str(function.__qualname__)
-    if _found(module, name) is kernel:
+    if _member_of(module, name) is kernel:
         return kernel_named, (module, name)
     own = [module] if module in sys.modules else []
     for module_name in (*own, *(module_name for module_name in tuple(sys.modules) if module_name != module)):
@@ -150,14 +150,14 @@ def kernel_named(module: str, name: str) -> Any:  # noqa: ANN401
             f"a pickled kernel is {module}.{name}, and {module} cannot be imported here: {error}; put its file where "
             "this process imports from"
         ) from error
-    kernel = _found(module, name)
+    kernel = _member_of(module, name)
     if kernel is None:
         advice = "; put the kernel into a module that both processes import" if module == "__main__" else ""
         raise SourceError(f"a pickled kernel is {module}.{name}, and this process has no {name} in {module}{advice}")
     return kernel
 
 
-def _found(module: str, name: str) -> Any:  # noqa: ANN401  # None: nothing
+def _member_of(module: str, name: str) -> Any:  # noqa: ANN401  # None: nothing
     try:
         return reduce(getattr, name.split("."), sys.modules[module])
     except (AttributeError, KeyError):

@@ -51,36 +51,36 @@ UNREACHABLE: Final = define(
 )
 
 
-def _own(name: str, role: OperationRole, side_effect: SideEffect = SideEffect.NONE) -> OperationRecord:
+def _silo_record(name: str, role: OperationRole, side_effect: SideEffect = SideEffect.NONE) -> OperationRecord:
     """The record of an operation that only Silo's own passes create; its types and attributes are not checked."""
     return define(name, role, types=None, attributes=None, side_effect=side_effect)
 
 
 # A sorting network; `analysis.networks` replaces its steps by this operation.
-NETWORK: Final = _own("silo.network", OperationRole.WHOLE)
+NETWORK: Final = _silo_record("silo.network", OperationRole.WHOLE)
 # The operand with the elements along ``axis``, of extent 2, exchanged (`analysis.networks`).
-MIRROR: Final = _own("silo.mirror", OperationRole.SHUFFLE)
+MIRROR: Final = _silo_record("silo.mirror", OperationRole.SHUFFLE)
 # `analysis.orders` replaces volatile loads by VOLATILE_LOAD and barriers by FENCE, and puts fences before stores.
-VOLATILE_LOAD: Final = _own("silo.volatile_load", OperationRole.ORDERED, SideEffect.WRITES)
-FENCE: Final = _own("silo.fence", OperationRole.ELEMENTWISE, SideEffect.WRITES)
+VOLATILE_LOAD: Final = _silo_record("silo.volatile_load", OperationRole.ORDERED, SideEffect.WRITES)
+FENCE: Final = _silo_record("silo.fence", OperationRole.ELEMENTWISE, SideEffect.WRITES)
 # Nanoseconds since a fixed moment, an i64 (`analysis.ssa_rewriting` uses it for polls).
-CLOCK: Final = _own("silo.nanoseconds", OperationRole.LEAF)
+CLOCK: Final = _silo_record("silo.nanoseconds", OperationRole.LEAF)
 
 # The first row of the part of a program that runs, and the number of rows of the part, both i32; tiles have ``rows``
 # rows (`analysis.row_parts`).
-PART_FIRST: Final = _own("silo.part_first", OperationRole.LEAF)
-PART_ROWS: Final = _own("silo.part_rows", OperationRole.LEAF)
+PART_FIRST: Final = _silo_record("silo.part_first", OperationRole.LEAF)
+PART_ROWS: Final = _silo_record("silo.part_rows", OperationRole.LEAF)
 
 # ---- the operations of a kernel that checks itself (`checking.instrument`)
-ACCESS: Final = _own("silo.access", OperationRole.CHECK)
-BEGIN: Final = _own("silo.begin", OperationRole.CHECK)
-HINT: Final = _own("silo.hint", OperationRole.CHECK)
-HOLDS: Final = _own("silo.holds", OperationRole.CHECK)
-PLACE: Final = _own("silo.place", OperationRole.CHECK)
-STEP: Final = _own("silo.step", OperationRole.CHECK)
-STORES: Final = _own("silo.stores", OperationRole.CHECK)
-SUSPECT: Final = _own("silo.suspect", OperationRole.CHECK)
-WITHIN: Final = _own("silo.within", OperationRole.CHECK)
+ACCESS: Final = _silo_record("silo.access", OperationRole.CHECK)
+BEGIN: Final = _silo_record("silo.begin", OperationRole.CHECK)
+HINT: Final = _silo_record("silo.hint", OperationRole.CHECK)
+HOLDS: Final = _silo_record("silo.holds", OperationRole.CHECK)
+PLACE: Final = _silo_record("silo.place", OperationRole.CHECK)
+STEP: Final = _silo_record("silo.step", OperationRole.CHECK)
+STORES: Final = _silo_record("silo.stores", OperationRole.CHECK)
+SUSPECT: Final = _silo_record("silo.suspect", OperationRole.CHECK)
+WITHIN: Final = _silo_record("silo.within", OperationRole.CHECK)
 
 
 _PARTITIONS = "ttg.warp_specialize.partitions"

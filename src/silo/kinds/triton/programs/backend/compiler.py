@@ -26,14 +26,14 @@ class CpuBackend(_Base):
         _Base.__init__(self, target)
         self._light: Any = import_module("silo.kinds.triton.programs.backend.stages")
         self._front_end: Any = self._light.front_end(target)
-        self._made: Any = None
+        self._backend: Any = None
 
     @property
     def _stages(self) -> Any:  # noqa: ANN401
         """The compile stages; not needed for kernels whose code is stored."""
-        if self._made is None:
-            self._made = import_module("silo.kinds.triton.programs.backend.stages").CpuStages(self.target)
-        return self._made
+        if self._backend is None:
+            self._backend = import_module("silo.kinds.triton.programs.backend.stages").CpuStages(self.target)
+        return self._backend
 
     @staticmethod
     def supports_target(target: Any) -> bool:  # noqa: ANN401

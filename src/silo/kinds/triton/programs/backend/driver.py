@@ -9,7 +9,7 @@ from typing import Any
 _Base: Any = import_module("triton.backends.driver").DriverBase
 
 _failure: str | None = None  # the reason why Silo cannot be used; it is logged when Triton first calls this driver
-_told = False
+_logged = False
 
 
 def ask(question: str) -> Any:  # noqa: ANN401  # None where it failed
@@ -31,11 +31,11 @@ def require() -> None:
     import_module("silo.kinds.triton.programs.backend.activation").require()
 
 
-def _tell() -> None:
-    global _told  # noqa: PLW0603  # once a process
-    if _failure is None or _told:
+def _log_once() -> None:
+    global _logged  # noqa: PLW0603  # once a process
+    if _failure is None or _logged:
         return
-    _told = True
+    _logged = True
     import logging  # noqa: PLC0415  # nothing is wrong as a rule
 
     logging.getLogger("silo").warning(
@@ -61,7 +61,7 @@ class CpuDriver(_Base):
     def is_active(cls) -> bool:
         """Whether Triton should use this driver. Calls the other drivers; never raises."""
         active = bool(ask("is_active"))
-        _tell()
+        _log_once()
         return active
 
     @classmethod

@@ -50,10 +50,10 @@ def front_end(target: Any) -> CpuFrontEnd:  # noqa: ANN401  # Triton's
     return CpuFrontEnd(cpu_target(concrete))
 
 
-def parse_options(front: CpuFrontEnd, given: Mapping[str, Any]) -> Any:  # noqa: ANN401  # the front end's
+def parse_options(front: CpuFrontEnd, options: Mapping[str, Any]) -> Any:  # noqa: ANN401  # the front end's
     """Parses options as the front end does. With checks on, assertions are kept, and Triton adds none of its own."""
     checked = {"debug": True, "sanitize_overflow": False} if settings().check else {}
-    return front.parse_options({**given, **checked})
+    return front.parse_options({**options, **checked})
 
 
 # ---- The stages of Triton's compile pipeline on the CPU ----
@@ -89,13 +89,13 @@ class CpuStages:
         names: list[str] = []
         begin = time.monotonic()  # the time at which the front end begins: Triton runs it after this method
 
-        def ttir(made: Any, metadata: dict[str, Any]) -> Any:  # noqa: ANN401
+        def ttir(module: Any, metadata: dict[str, Any]) -> Any:  # noqa: ANN401
             metadata.update(METADATA)
-            run_cpu_passes(made)
-            return made
+            run_cpu_passes(module)
+            return module
 
-        def c_text(made: Any, metadata: dict[str, Any]) -> str:  # noqa: ANN401
-            name = str(made.get_entry_func_name())
+        def c_text(module: Any, metadata: dict[str, Any]) -> str:  # noqa: ANN401
+            name = str(module.get_entry_func_name())
             chosen = CpuOptions(
                 vector_bits=self._level.vector_bits,
                 fp_contract=options.enable_fp_fusion,
@@ -103,7 +103,7 @@ class CpuStages:
                 launch_atomics=bool(options.cpu_launch_atomics),
                 elements_apart=bool(options.cpu_elements_apart),
             )
-            text = read_off(made)
+            text = read_off(module)
             job = make_job(name, self.target, text, parse_ttir(text.text), module_layout, chosen)
             names.append(name)
             with working(f"compiling {name} for {self.target}"):

@@ -197,9 +197,9 @@ class Archive:
         self.path = place_of_bundle(path)
         self.journal = Journal(journal_of(self.path))
         self._lock = Mutex()
-        self._place = JournalPlace()
+        self._journal_place = JournalPlace()
         self._bundle: bytes | None = None  # the header of the bundle as last read, which changes with its contents
-        self._known: set[str] = set()
+        self._recorded_keys: set[str] = set()
         self._winners: dict[tuple[str, str, str], ForeignWinner] = {}
         self._given_up: BundleError | None = None
         with self._lock, self._locked_journal():
@@ -212,11 +212,11 @@ class Archive:
             BundleError: the entry cannot be written.
         """
         with self._lock:
-            if entry.identity in self._known:
+            if entry.identity in self._recorded_keys:
                 return False
             with self._locked_journal():
                 self._refresh()
-                if entry.identity in self._known:
+                if entry.identity in self._recorded_keys:
                     return False
                 self.journal.append(entry.to_json(), b"".join(blobs[sha256] for sha256 in _hashes(entry)))
             self._take(entry)
@@ -225,7 +225,7 @@ class Archive:
     def is_known(self, identity: str) -> bool:
         """Whether an entry with this identity is recorded, according to what this process has read."""
         with self._lock:
-            return identity in self._known
+            return identity in self._recorded_keys
 
     def winner(self, slot: tuple[str, str, str]) -> ForeignWinner | None:
         """The current decision for a slot (a kernel's fingerprint, a target and a key), or None."""
@@ -272,10 +272,10 @@ class Archive:
             if (entry := _entry(self.journal.path, record)) is not None:
                 entries.append(entry)
 
-        position = self.journal.read(take, self._place)
-        if position.identity != self._place.identity or self._bundle is None:
+        position = self.journal.read(take, self._journal_place)
+        if position.identity != self._journal_place.identity or self._bundle is None:
             self._read_bundle()  # another process has folded the earlier journal into the bundle
-        self._place = position
+        self._journal_place = position
         for entry in entries:
             self._take(entry)
 
@@ -291,16 +291,16 @@ class Archive:
         if header == self._bundle:
             return
         with open_bundle(self.path) as bundle:
-            self._known |= {
+            self._recorded_keys |= {
                 f"variant {cache_entry[0]}" for name in bundle.attachments if (cache_entry := cache_place(name))
             }
             for winner in read_winners(bundle):
                 self._take(winner)
-            self._known |= {f"names {text}" for text in RecordedNames(bundle)}
+            self._recorded_keys |= {f"names {text}" for text in RecordedNames(bundle)}
         self._bundle = header
 
     def _take(self, entry: Entry) -> None:
-        self._known.add(entry.identity)
+        self._recorded_keys.add(entry.identity)
         if isinstance(entry, ForeignWinner):
             self._winners.setdefault(entry.slot, entry)
 
@@ -347,11 +347,11 @@ def _lines(bundle: Bundle, attachment: str) -> list[bytes]:
     return [] if ref is None else bundle.blob(ref.sha256).splitlines(keepends=True)
 
 
-def _read(bundle: Bundle, lines: Iterable[bytes], read: Callable[[JSON], T], what: str) -> list[T]:
+def _read(bundle: Bundle, lines: Iterable[bytes], read: Callable[[JSON], T], label: str) -> list[T]:
     try:
         return [read(decode_document(line)) for line in lines]
     except ValueError as error:
-        raise BundleError(f"{bundle.name}: {what} are damaged: {error}; record them again") from None
+        raise BundleError(f"{bundle.name}: {label} are damaged: {error}; record them again") from None
 
 
 def _entry(path: Path, record: JournalRecord) -> Entry | None:

@@ -241,26 +241,26 @@ class ArchiveLookup:
 
     # -- code ----------------------------------------------------------------------------------------------------------
 
-    def kept(self, one: BundleVariant) -> tuple[KeptCode, str]:
+    def kept(self, variant: BundleVariant) -> tuple[KeptCode, str]:
         """Triton's own files for a variant, and Triton's hash of them.
 
         Raises:
             BundleError: some are missing, or they are damaged.
         """
-        key = key_of(one.artifact)
+        key = key_of(variant.artifact)
         files = self.files.get(key, {})
         name = next((name.removesuffix(".json") for name in files if name.endswith(".json")), None)
-        if name is None or f"{name}.{one.artifact.blob.kind}" not in files:
+        if name is None or f"{name}.{variant.artifact.blob.kind}" not in files:
             raise BundleError(
-                f"{self.bundle.name} lacks files of Triton's of {one.artifact.variant.kernel}; record again"
+                f"{self.bundle.name} lacks files of Triton's of {variant.artifact.variant.kernel}; record again"
             )
         try:
             metadata: Any = json.loads(self.bundle.blob(files[f"{name}.json"].sha256))
             file_hash = str(metadata["hash"])
         except (ValueError, KeyError, TypeError) as error:
             raise BundleError(f"{self.bundle.name}: Triton's metadata of {name} is damaged: {error!r}") from None
-        binary = one.artifact.blob.kind
-        if files[f"{name}.{binary}"].sha256 != one.artifact.blob.sha256:
+        binary = variant.artifact.blob.kind
+        if files[f"{name}.{binary}"].sha256 != variant.artifact.blob.sha256:
             raise BundleError(f"{self.bundle.name}: two binaries are said to be that of {name}")
         stages = {
             file[len(name) + 1 :]: self.bundle.blob(ref.sha256)
@@ -269,14 +269,14 @@ class ArchiveLookup:
         }
         return KeptCode(key, name, metadata, stages, binary), file_hash
 
-    def consent(self, one: BundleVariant) -> Consent | None:
+    def consent(self, variant: BundleVariant) -> Consent | None:
         """Consent to load the code of a variant; None if the code needs no consent.
 
         Raises:
             BundleError: the code would run although checks are on.
             TrustError: the code is not trusted.
         """
-        artifact = one.artifact
+        artifact = variant.artifact
         if not artifact.runs_on_host:
             return None
         if settings().check:
@@ -285,7 +285,7 @@ class ArchiveLookup:
         with contextlib.suppress(TrustError):
             return ledger.vouch(_as_built(artifact).host_code(), origin=self.bundle.name)
         name = next(iter(self._named(artifact.variant)))
-        packed = host_code(one, calls_of(self._kernel(name).head))
+        packed = host_code(variant, calls_of(self._kernel(name).head))
         return ledger.vouch(packed, origin=self.bundle.name, trust=self._trust)
 
 

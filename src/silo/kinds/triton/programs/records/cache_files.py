@@ -63,7 +63,7 @@ class CacheFiles:
         self._files: dict[str, dict[str, bytes | str]] = {}
         self._bundle: Bundle | None = None
         self._opened = False
-        self._place = JournalPlace()
+        self._journal_place = JournalPlace()
         self._recording: Archive | None = None
         self._native: set[str] = set()
         self._notices = Notices()
@@ -83,7 +83,7 @@ class CacheFiles:
                 needed: Sequence[str] = () if host_code_in(entry_files) else names
                 files = {name: data for name in needed if (data := self._file(entry_files, name)) is not None}
         except (SiloError, OSError) as error:
-            self._tell("nothing is taken from", error)
+            self._log_failure("nothing is taken from", error)
             files = dict[str, bytes]()
         self.hits += bool(files)
         self.misses += not files
@@ -105,14 +105,14 @@ class CacheFiles:
                 ref = file_ref(data)
                 self._recorded().add(CacheFile(key, name, ref), {ref.sha256: data})
         except (SiloError, OSError) as error:
-            self._tell("nothing is kept in", error)
+            self._log_failure("nothing is kept in", error)
 
-    def _file(self, known: Mapping[str, bytes | str], name: str) -> bytes | None:
+    def _file(self, files: Mapping[str, bytes | str], name: str) -> bytes | None:
         if name.startswith(GROUP):
             # Triton writes the metadata last, so if it exists, all files do.
-            has_group = name.removeprefix(GROUP) in known
-            return json.dumps({"child_paths": sorted(known)}).encode() if has_group else None
-        entry = known.get(name)
+            has_group = name.removeprefix(GROUP) in files
+            return json.dumps({"child_paths": sorted(files)}).encode() if has_group else None
+        entry = files.get(name)
         if isinstance(entry, str):
             assert self._bundle is not None
             return self._bundle.blob(entry)
@@ -138,7 +138,7 @@ class CacheFiles:
     def _read_journal(self) -> None:
         if self._path is None:
             return
-        self._place = Journal(journal_of(self._path)).read(self._take, self._place)
+        self._journal_place = Journal(journal_of(self._path)).read(self._take, self._journal_place)
 
     def _take(self, record: JournalRecord) -> None:
         try:
@@ -167,10 +167,10 @@ class CacheFiles:
             try:
                 fold(self._recording.path)
             except (SiloError, OSError) as error:
-                self._tell("what was kept stays in the journal beside", error)
+                self._log_failure("what was kept stays in the journal beside", error)
 
-    def _tell(self, what: str, error: Exception) -> None:
-        self._notices.once(what, f"Triton's remote cache: {what} {self._path}: {error}")
+    def _log_failure(self, label: str, error: Exception) -> None:
+        self._notices.once(label, f"Triton's remote cache: {label} {self._path}: {error}")
 
 
 _made: CacheFiles | None = None
@@ -227,13 +227,13 @@ def _metadata(names: Iterable[str]) -> list[str]:
     return [name for name in names if name.endswith(".json") and not name.endswith(".autotune.json")]
 
 
-def _require_own(folder: Path, known: Mapping[str, Collection[str]]) -> None:
+def _require_own(folder: Path, own_files: Mapping[str, Collection[str]]) -> None:
     """Raises BundleError unless all entries of a folder are plain files that will be overwritten, and no links.
 
     Triton also loads other files in such a folder, including native code.
     """
     try:
-        foreign = _foreign_entry(folder, known)
+        foreign = _foreign_entry(folder, own_files)
     except FileNotFoundError:
         return  # the folder will be created
     except OSError as error:
@@ -245,15 +245,15 @@ def _require_own(folder: Path, known: Mapping[str, Collection[str]]) -> None:
         )
 
 
-def _foreign_entry(folder: Path, known: Mapping[str, Collection[str]]) -> str | None:
-    """The first entry below a folder that ``known`` does not name; None if it names all entries."""
+def _foreign_entry(folder: Path, own_files: Mapping[str, Collection[str]]) -> str | None:
+    """The first entry below a folder that ``own_files`` does not name; None if it names all entries."""
     with os.scandir(folder) as keys:
         for key in keys:
-            if key.name not in known or not key.is_dir(follow_symlinks=False):
+            if key.name not in own_files or not key.is_dir(follow_symlinks=False):
                 return key.name
             with os.scandir(key.path) as files:
                 for file in files:
-                    if file.name not in known[key.name] or not file.is_file(follow_symlinks=False):
+                    if file.name not in own_files[key.name] or not file.is_file(follow_symlinks=False):
                         return f"{key.name}/{file.name}"
     return None
 

@@ -267,7 +267,7 @@ class Capture:
         try:
             combinations = [*self._covering(call)]
         except SiloError as error:
-            self._tell(call, error)
+            self._log_unrecorded(call, error)
             return
         for values, covering in combinations:
             try:
@@ -345,9 +345,9 @@ class Capture:
                     "generic: serves any alignment and any integer",
                 )
         except (SiloError, OSError) as error:
-            self._tell(call, error)
+            self._log_unrecorded(call, error)
         except Exception as error:  # noqa: BLE001  # Triton's own errors have no common base: the generic did not compile
-            self._tell(call, error)
+            self._log_unrecorded(call, error)
 
     def _record(
         self,
@@ -413,7 +413,7 @@ class Capture:
         if not is_recorded:
             self._record(call, compiled, source, signature, specialization, config, reason)
 
-    def _tell(self, call: CompileCall, error: Exception) -> None:
+    def _log_unrecorded(self, call: CompileCall, error: Exception) -> None:
         """Logs, once for each kernel and reason, that a kernel is not recorded.
 
         The program continues as without a recording.
@@ -424,7 +424,7 @@ class Capture:
 
     # -- tuners --------------------------------------------------------------------------------------------------------
 
-    def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
+    def decision_for(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
         """An earlier decision of this or another process, so that all processes of a recording use the same.
 
         None without an earlier decision.
@@ -437,7 +437,7 @@ class Capture:
             return None
         if winner is not None or self._others is None:
             return None if winner is None else config_for(tuner.configs, winner.config)
-        config = self._others.known(tuner, key, configs)
+        config = self._others.decision_for(tuner, key, configs)
         return None if config is None else self._decided(tuner, key, config)
 
     def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401

@@ -176,15 +176,15 @@ def call_when_begun(function: Callable[[], None]) -> Callable[[], None]:
     return lambda: _listeners.remove(function)
 
 
-def _both(asked: Capture | Replayer, lock: str | os.PathLike[str] | None) -> Callable[[], None]:
-    decisions = asked if lock is None else LockedDecisions(Path(lock), asked)
-    compiles, tuners = intercept_compiles(asked.compile), _watch(decisions)
-    _present.append(asked)
+def _both(record: Capture | Replayer, lock: str | os.PathLike[str] | None) -> Callable[[], None]:
+    decisions = record if lock is None else LockedDecisions(Path(lock), record)
+    compiles, tuners = intercept_compiles(record.compile), _watch(decisions)
+    _present.append(record)
     for listener in tuple(_listeners):
         listener()
 
     def undo() -> None:
-        _present.remove(asked)
+        _present.remove(record)
         tuners()
         compiles()
 

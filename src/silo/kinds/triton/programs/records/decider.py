@@ -58,9 +58,9 @@ class KeptDecision(Persisted):
             raise ValueError("a kept decision has other times than configs")
 
 
-def kept_decisions(place: str) -> Mapping[tuple[str, str, str], KeptDecision]:
-    """The newest decision for each slot (kernel, target and tuner's key) among the store's records under ``place``."""
-    return _newest(session().store.records.read(place))
+def kept_decisions(key: str) -> Mapping[tuple[str, str, str], KeptDecision]:
+    """The newest decision for each slot (kernel, target and tuner's key) among the store's records under ``key``."""
+    return _newest(session().store.records.read(key))
 
 
 def _newest(records: Iterable[JSON]) -> Mapping[tuple[str, str, str], KeptDecision]:
@@ -90,9 +90,11 @@ class Decider:
         self._lock = Mutex()
         self._announced = False
 
-    def served(self, name: str, kept: KeptDecision) -> None:
+    def served(self, name: str, decision: KeptDecision) -> None:
         """Logs that a stored decision is used."""
-        message = f"{name} uses what an earlier process decided; {kept.milliseconds / 1000:.1f} s of tuning are saved"
+        message = (
+            f"{name} uses what an earlier process decided; {decision.milliseconds / 1000:.1f} s of tuning are saved"
+        )
         with self._lock:
             first, self._announced = not self._announced, True
         if first:
@@ -147,51 +149,52 @@ class Decider:
 
     def keep(
         self,
-        place: str,
-        kept: KeptDecision,
+        key: str,
+        decision: KeptDecision,
         before: KeptDecision | None,
         usable: Callable[[KeptDecision], bool],
         count: int,
-        tell: Callable[[str], object],
+        notify: Callable[[str], object],
     ) -> KeptDecision | None:
         """Stores a decision, unless another process has stored a usable one since ``before`` was read.
 
         If several processes decide at once, the decision of the first is used by all of them and by later processes.
 
         Args:
-            place: the key of the store's records about one kernel and device.
-            kept: the decision of this process.
+            key: the key of the store's records about one kernel and device.
+            decision: the decision of this process.
             before: the decision for the slot that this process read before it measured; None without one.
             usable: returns whether this process can use another process's decision.
             count: the number of configs that were measured.
-            tell: receives the message about a decision that was stored.
+            notify: receives the message about a decision that was stored.
 
         Returns:
-            The valid decision, ``kept`` or the other process's; None if the store cannot be written, which is logged.
+            The valid decision, ``decision`` or the other process's; None if the store cannot be written, which is
+            logged.
         """
-        name = kept.winner.kernel
+        name = decision.winner.kernel
         decisions: list[KeptDecision] = []
 
         def judge(records: Iterable[JSON]) -> JSON:
-            newest = _newest(records).get(kept.winner.slot)
-            decisions[:] = [kept]
+            newest = _newest(records).get(decision.winner.slot)
+            decisions[:] = [decision]
             if newest is not None and newest != before and usable(newest):
                 decisions[:] = [newest]
                 return None
-            return kept.to_json()
+            return decision.to_json()
 
         try:
-            session().store.records.append_judged(place, judge)
+            session().store.records.append_judged(key, judge)
         except (SiloError, OSError) as error:
             self._notices.once(f"kept {name}", f"a decision of {name} is not kept: {error}")
             return None
-        if decisions[0] is not kept:
+        if decisions[0] is not decision:
             announce(
                 f"{name} uses {decisions[0].winner.config}, which another process decided on while this one measured"
             )
             return decisions[0]
-        tell(
-            f"{name}: {kept.winner.config} is the fastest of {count} configs, found in "
-            f"{kept.milliseconds / 1000:.1f} s and kept for later processes"
+        notify(
+            f"{name}: {decision.winner.config} is the fastest of {count} configs, found in "
+            f"{decision.milliseconds / 1000:.1f} s and kept for later processes"
         )
-        return kept
+        return decision

@@ -54,20 +54,20 @@ class _LaterStored:
 
     def __init__(self, *, refuses: bool) -> None:
         self._refuses = refuses
-        self._made: TunerDecisions | None = None
+        self._opened: TunerDecisions | None = None
 
     @property
     def _stored(self) -> TunerDecisions:
         from silo.kinds.triton.programs.records.stored_decisions import StoredDecisions  # noqa: PLC0415  # see above
 
-        decisions = self._made
+        decisions = self._opened
         if decisions is None:
-            decisions = self._made = StoredDecisions(refuses=self._refuses)
+            decisions = self._opened = StoredDecisions(refuses=self._refuses)
         return decisions
 
-    def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
-        """Returns the store's decision for a key; see :meth:`TunerDecisions.known`."""
-        return self._stored.known(tuner, key, configs)
+    def decision_for(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
+        """Returns the store's decision for a key; see :meth:`TunerDecisions.decision_for`."""
+        return self._stored.decision_for(tuner, key, configs)
 
     def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
         """Stores a decision and returns the config to use; see :meth:`TunerDecisions.decided`."""
@@ -98,10 +98,10 @@ class _WithCode:
                 self._first.keep()
             return code
 
-    def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
+    def decision_for(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
         """Returns the decision for a key. The launch that follows may compile, so code is stored from now on."""
         self._begun()
-        return self._decisions.known(tuner, key, configs)
+        return self._decisions.decision_for(tuner, key, configs)
 
     def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
         """Passes a decision on, and stores the winner's code."""
@@ -179,7 +179,7 @@ class LockedDecisions:
         for winner in read_lock(path).decisions:
             self._winners.setdefault(winner.source, []).append(winner)
 
-    def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
+    def decision_for(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
         """The lock's config, or else the decision of ``others``, the further source.
 
         Raises:
@@ -191,14 +191,14 @@ class LockedDecisions:
             source = self._sources.of(function)
             request = winner_of(source, tuner, key, None)
         except SiloError as error:
-            self._tell(f"{name} is not decided by {self.path}", str(error))
-            return None if self._others is None else self._others.known(tuner, key, configs)
+            self._log_once(f"{name} is not decided by {self.path}", str(error))
+            return None if self._others is None else self._others.decision_for(tuner, key, configs)
         decision = find_decision(tuner, self._winners.get(source.fingerprint, ()), request, configs)
         if decision.near is not None:
-            self._tell(f"{name} uses", f"{words_of_nearest(decision.near, request)} ({self.path})")
+            self._log_once(f"{name} uses", f"{words_of_nearest(decision.near, request)} ({self.path})")
         if decision.config is not None:
             return decision.config
-        other = None if self._others is None else self._others.known(tuner, key, configs)
+        other = None if self._others is None else self._others.decision_for(tuner, key, configs)
         if other is None and settings().tune == "frozen":
             if len(decision.allowed) == 1:
                 return decision.allowed[0]
@@ -215,8 +215,8 @@ class LockedDecisions:
         """Passes a new decision on to ``others``, the further source; the lock file is only read."""
         return config if self._others is None else self._others.decided(tuner, key, config)
 
-    def _tell(self, what: str, why: str) -> None:
-        self._notices.once(what, f"{what}: {why}")
+    def _log_once(self, label: str, why: str) -> None:
+        self._notices.once(label, f"{label}: {why}")
 
 
 def write_lock(path: Path, lock: Path) -> tuple[int, int]:

@@ -143,12 +143,12 @@ class Journal:
     def _let_go(self) -> None:
         self._held = None
 
-    def _refusal(self, what: str, error: OSError) -> BundleError:
+    def _refusal(self, label: str, error: OSError) -> BundleError:
         reason = error.strerror or str(error)
         if isinstance(error, NotPrivateError):
             remedy = "if you know what it holds, mend it with chmod go-w; else " if "others may write" in reason else ""
             reason += f"; {remedy}remove it, or name a file in a folder of your own"
-        return BundleError(f"{what}: the journal {self.path} cannot be used: {reason}")
+        return BundleError(f"{label}: the journal {self.path} cannot be used: {reason}")
 
     def append(self, document: JSON, data: bytes = b"") -> None:
         """Appends one record; only inside of ``with locked()``.

@@ -193,9 +193,9 @@ def _merged_kernel(kernel: BundleKernel | None, recorded: Sequence[RecordedVaria
     return replace(kernel, variants=(*own_variants, *(recorded_variants[key] for key in sorted(recorded_variants))))
 
 
-def _key(one: BundleVariant) -> str:
+def _key(variant: BundleVariant) -> str:
     """A key that is equal for variants which differ only in whether the call or the config set a constexpr."""
-    artifact = one.artifact
+    artifact = variant.artifact
     return _freed(artifact.variant).artifact_key(artifact.compiler)
 
 

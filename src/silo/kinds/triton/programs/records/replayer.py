@@ -77,7 +77,7 @@ class Replayer:
         self._sources = Sources()
         self._tuned: weakref.WeakKeyDictionary[Any, TritonSource] = weakref.WeakKeyDictionary()
         self._lock = Mutex()
-        self._made: dict[tuple[int, str], Any] = {}
+        self._served_kernels: dict[tuple[int, str], Any] = {}
         self._notices = Notices()
         self.served: int = 0
         self.missed: int = 0
@@ -101,7 +101,7 @@ class Replayer:
             if self.frozen:
                 refused(error)
                 raise
-            self._tell(f"{call.function.__name__} is compiled by Triton", str(error))
+            self._log_once(f"{call.function.__name__} is compiled by Triton", str(error))
             compiled = None
         if compiled is None:
             self.missed += 1
@@ -122,20 +122,20 @@ class Replayer:
         fitting = relaxed(call, variant.signature, variant.specialization)
         key = (id(call.function), f"{key_of(best.artifact)} {best.artifact.job}")
         with self._lock:
-            kernel = self._made.get(key)
+            kernel = self._served_kernels.get(key)
             if kernel is None:
-                kernel = self._made[key] = self._revive(fitting, best)
+                kernel = self._served_kernels[key] = self._revive(fitting, best)
         return kernel
 
-    def _revive(self, call: CompileCall, one: BundleVariant) -> Any:  # noqa: ANN401
+    def _revive(self, call: CompileCall, variant: BundleVariant) -> Any:  # noqa: ANN401
         """Triton's own kernel object for a variant.
 
         Native code is launched with the launch info to which consent was given.
         """
-        code, file_hash = self.code.kept(one)
+        code, file_hash = self.code.kept(variant)
         if is_host_code(code.binary):
-            self.code.consent(one)
-            artifact = one.artifact
+            self.code.consent(variant)
+            artifact = variant.artifact
             launcher_metadata: dict[str, Any] = launcher_kind().metadata_of(artifact.launch, artifact.variant.signature)
             metadata = {name: value for name, value in code.metadata.items() if not name.startswith("silo_")}
             code = replace(code, metadata={**metadata, **launcher_metadata})
@@ -168,13 +168,13 @@ class Replayer:
             f"{message}: no kernel of this name was recorded; it holds {recorded_names}; {advice}", []
         )
 
-    def _tell(self, what: str, why: str) -> None:
+    def _log_once(self, label: str, why: str) -> None:
         """Logs once for each kernel that it falls back to Triton or to another decision."""
-        self._notices.once(what, f"{what}: {why}")
+        self._notices.once(label, f"{label}: {why}")
 
     # -- tuners --------------------------------------------------------------------------------------------------------
 
-    def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
+    def decision_for(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
         """The recorded decision, or else the decision for the nearest key; nothing is measured.
 
         Raises:
@@ -189,19 +189,19 @@ class Replayer:
         except SiloError as error:
             if self.frozen:
                 raise
-            self._tell(f"{name} is tuned by Triton", str(error))
+            self._log_once(f"{name} is tuned by Triton", str(error))
             return None
         if decision.near is not None:
-            self._tell(f"{name} uses", words_of_nearest(decision.near, request))
+            self._log_once(f"{name} uses", words_of_nearest(decision.near, request))
         if decision.config is not None:
             return decision.config
         if len(decision.allowed) == 1:
             return decision.allowed[0]
-        other = None if self._others is None else self._others.known(tuner, key, configs)
+        other = None if self._others is None else self._others.decision_for(tuner, key, configs)
         if other is not None:
             return other
         if not self.frozen:
-            self._tell(f"{name} is tuned by Triton", f"{self.bundle.name} says nothing of {described_key(request)}")
+            self._log_once(f"{name} is tuned by Triton", f"{self.bundle.name} says nothing of {described_key(request)}")
             return None
         rows = "".join(f"\n  - {described_key(winner)}: {winner.config}" for winner in winners[:4])
         raise refused(
@@ -282,22 +282,28 @@ class Serving:
             binding = bound[key] = self._bind(kernel, variant, call.device[1], tag)
         return Provided(binding, read.globals)
 
-    def _bind(self, kernel: LaunchedKernel, one: BundleVariant, index: int, tag: object) -> Binding:
+    def _bind(self, kernel: LaunchedKernel, variant: BundleVariant, index: int, tag: object) -> Binding:
         """Loads the code on the device of the launch, and binds it to the kernel's parameters."""
-        artifact = one.artifact
+        artifact = variant.artifact
         launch, target = artifact.launch, artifact.variant.target
         if launch.profile_bytes and not artifact.runs_on_host:
             raise BundleError("it takes memory for Triton's profiler, which instruments its code")
         device = device_at(target.kind, index)
         blob = self._code.bundle.blob(artifact.blob.sha256)
-        consent = self._code.consent(one)
+        consent = self._code.consent(variant)
         loaded: Any = device.load(launch, blob, artifact.blob.kind, kernel.name, consent=consent)
         return bind_program(loaded, launch, kernel.source.signature, tag)
 
-    def _returned(self, function: Any, one: BundleVariant, call: SeenCall, asked: tuple[Any, Any]) -> object:  # noqa: ANN401
+    def _returned(
+        self,
+        function: Any,  # noqa: ANN401
+        variant: BundleVariant,
+        call: SeenCall,
+        options_and_target: tuple[Any, Any],
+    ) -> object:
         """Triton's own kernel object for the variant; the recording is read when the object is first used."""
         constants = {two.name: two.value for two in call.arguments if two.kind is ValueKind.CONSTANT}
-        options, target = asked
+        options, target = options_and_target
         # a weak reference: the function keeps the binding alive, and this object is the binding's tag
         reference = weakref.ref(function)
 
@@ -305,8 +311,8 @@ class Serving:
             alive = reference()
             if alive is None:
                 raise BundleError("the kernel that this code belongs to is gone")
-            code, hashed = self._code.kept(one)
-            return revived(call_of(alive, one.artifact.variant, constants, options, target), code, hashed)
+            code, hashed = self._code.kept(variant)
+            return revived(call_of(alive, variant.artifact.variant, constants, options, target), code, hashed)
 
         return kept_later(make)
 

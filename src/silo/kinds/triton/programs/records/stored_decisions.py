@@ -92,7 +92,7 @@ class StoredDecisions:
         self._notices = Notices()
         self._decider = Decider(self._notices)
 
-    def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
+    def decision_for(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
         """The stored decision for a key, or the config that ``SILO_TUNE`` requires; None lets the tuner measure.
 
         A tuner gets one answer for each key, because a program that empties a tuner's cache expects a measurement.
@@ -161,8 +161,8 @@ class StoredDecisions:
         decision = KeptDecision(winner, times, round(search.seconds * 1000))
         configs: list[Any] = []
 
-        def usable(found: KeptDecision) -> bool:
-            other = find_decision(tuner, [found.winner], question.wanted, lambda: search.configs).config
+        def usable(decision: KeptDecision) -> bool:
+            other = find_decision(tuner, [decision.winner], question.wanted, lambda: search.configs).config
             configs[:] = [] if other is None else [other]
             return other is not None
 
@@ -186,7 +186,7 @@ class StoredDecisions:
                 state = self._tuners.setdefault(tuner, state)
         is_repeated = key in state.asked
         winner = winner_of(state.source, tuner, key, None)
-        decision_key = _place(state.source, winner, allowed)
+        decision_key = _record_key(state.source, winner, allowed)
         question = state.asked[key] = _Question(decision_key, winner, kept_decisions(decision_key))
         if settings().tune not in ("cached", "frozen"):
             if is_repeated or tuning_is_heard():
@@ -195,17 +195,17 @@ class StoredDecisions:
                 return None  # another tuner of this process decided it; in Triton, each tuner measures for itself
         return question
 
-    def _serve(self, name: str, tuner: Any, config: Any, kept: KeptDecision, allowed: Sequence[Any]) -> None:  # noqa: ANN401
+    def _serve(self, name: str, tuner: Any, config: Any, decision: KeptDecision, allowed: Sequence[Any]) -> None:  # noqa: ANN401
         del config
-        if len(kept.times) == len(allowed):
+        if len(decision.times) == len(allowed):
             tuner.configs_timings = {
                 candidate: list(time) if isinstance(time, tuple) else time
-                for candidate, time in zip(allowed, kept.times, strict=True)
+                for candidate, time in zip(allowed, decision.times, strict=True)
             }
-        self._decider.served(name, kept)
+        self._decider.served(name, decision)
 
 
-def _place(source: TritonSource, wanted: ForeignWinner, allowed: Sequence[Any]) -> str:
+def _record_key(source: TritonSource, wanted: ForeignWinner, allowed: Sequence[Any]) -> str:
     """The key of the store's records about one kernel, one list of configs and one device. Raises SiloError."""
     configs = [
         [

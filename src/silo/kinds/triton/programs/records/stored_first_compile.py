@@ -56,7 +56,7 @@ class StoredFirstCompile:
         except (SiloError, OSError) as error:
             self._notices.once("keep", f"later processes repeat work of Triton's first compile: {error}")
 
-    def installation(self, own: Callable[[], str], files: Callable[[], KeyFiles]) -> str:
+    def installation(self, original: Callable[[], str], files: Callable[[], KeyFiles]) -> str:
         """Returns Triton's hash of its installation: the stored one if none of Triton's files has changed since."""
         from silo.machine.process_session import session  # noqa: PLC0415  # with the first compile
 
@@ -65,11 +65,11 @@ class StoredFirstCompile:
             stored = session().store.files.get(before.place)
         except (SiloError, OSError) as error:
             _log.debug("Triton hashes its installation: %s", error)
-            return own()
+            return original()
         if stored is not None and stored.get("state") == before.state.encode():
             return stored["key"].decode()
         started_ns = time.time_ns()
-        key = own()
+        key = original()
 
         def write() -> None:
             # The hash belongs to these files if they last changed well before it was computed and are the same
@@ -80,7 +80,7 @@ class StoredFirstCompile:
         self._write(write)
         return key
 
-    def build(self, built: HostModule, own: Callable[[], bytes]) -> bytes:
+    def build(self, built: HostModule, original: Callable[[], bytes]) -> bytes:
         """Returns a C module that this user built and stored earlier, or else builds it."""
         from silo.core.consent import HostCode, require_consent  # noqa: PLC0415  # few Tritons build any
         from silo.core.launch_info import LaunchInfo  # noqa: PLC0415
@@ -98,7 +98,7 @@ class StoredFirstCompile:
                 return data
         except (SiloError, OSError) as error:
             self._notices.once("build", f"{built.name} is built again by Triton: {error}")
-        data = own()
+        data = original()
 
         def write() -> None:
             store = session().store

@@ -336,9 +336,9 @@ class AheadCompiles:
         finally:
             job.kept.set_result(files)
 
-    def _keep(self, job: _Job, made: CacheFiles) -> None:
+    def _keep(self, job: _Job, files: CacheFiles) -> None:
         try:
-            keep_files(job.entry, job.text, dict(made.files))
+            keep_files(job.entry, job.text, dict(files.files))
             self.counts.kept += 1
         except Exception as error:  # noqa: BLE001  # a full disk; or whatever a cache of the program's own raises
             self._fault(job, error)

@@ -115,8 +115,8 @@ def standing(rounds: Mapping[int, Sequence[int]]) -> Standing:
     return Standing(leader, () if over else tuple(sorted([leader, *undecided])), gaps)
 
 
-def _quotients(taken: Sequence[int], other: Sequence[int]) -> list[int]:
-    return [own_time * PPM // max(other_time, 1) for own_time, other_time in zip(taken, other, strict=False)]
+def _quotients(times: Sequence[int], other: Sequence[int]) -> list[int]:
+    return [own_time * PPM // max(other_time, 1) for own_time, other_time in zip(times, other, strict=False)]
 
 
 def reported_times(
@@ -208,8 +208,8 @@ class ShortSearch:
                 results[index] = list(times)
         return [results[index] for index in range(len(results))]
 
-    def _full(self, place: int) -> Times:
-        result = tuple(self.run(place))
+    def _full(self, index: int) -> Times:
+        result = tuple(self.run(index))
         self.fulls += 1
         self._ended = self.clock()
         return result
@@ -231,11 +231,11 @@ class ShortSearch:
             state = standing(rounds)
         return state.leader, state.gaps
 
-    def _short(self, place: int) -> tuple[Any, list[float]]:
+    def _short(self, index: int) -> tuple[Any, list[float]]:
         """The result of a short measurement, and its samples in milliseconds; [] if the tuner tolerated an error."""
         self._samples = []
         with benchmark_replaced(self.tuner, self._bench):
-            result = self.run(place)
+            result = self.run(index)
         return result, self._samples
 
     def _bench(self, call: Callable[[], object], quantiles: Iterable[float]) -> list[float]:

@@ -76,11 +76,11 @@ class Search:
         """The position of a config among the configs that are measured; None if the config is not among them."""
         return next((index for index, candidate in enumerate(self.configs) if candidate is config), None)
 
-    def run(self, place: int, own: Callable[[Any], Any]) -> Any:  # noqa: ANN401
-        """Measures the config at a position by calling ``own(config)``."""
-        self.measuring = place
+    def run(self, index: int, original: Callable[[Any], Any]) -> Any:  # noqa: ANN401
+        """Measures the config at a position by calling ``original(config)``."""
+        self.measuring = index
         try:
-            return own(self.configs[place])
+            return original(self.configs[index])
         finally:
             self.measuring = None
 
@@ -100,9 +100,9 @@ class TunerSearches:
         self._seconds = 0.0
         self._logged = -math.inf  # time of the last log line about a search's progress
 
-    def prune(self, tuner: Any, own: Callable[[], Sequence[Any]]) -> Sequence[Any]:  # noqa: ANN401
+    def prune(self, tuner: Any, original: Callable[[], Sequence[Any]]) -> Sequence[Any]:  # noqa: ANN401
         """Called when Triton calls the author's pruning; a search of the remaining configs may follow."""
-        configs = own()
+        configs = original()
         self._end()
         _local.next, _local.finished = (tuner, list(configs)), None
         return configs
@@ -112,7 +112,7 @@ class TunerSearches:
         tuner: Any,  # noqa: ANN401
         config: Any,  # noqa: ANN401
         launch: TunedLaunch,
-        own: Callable[[Any], Any],
+        original: Callable[[Any], Any],
     ) -> Any:  # noqa: ANN401
         """Measures a config. The first config of a key begins the search.
 
@@ -120,10 +120,10 @@ class TunerSearches:
         """
         search = self._search_of(tuner, config, launch)
         if search is None:
-            return own(config)
+            return original(config)
         index = search.place_of(config)
         try:
-            times = self._found(search, index, config, own)
+            times = self._times_of(search, index, config, original)
         except BaseException:  # errors of the tuner, and Ctrl-C
             self._end()
             raise
@@ -131,23 +131,23 @@ class TunerSearches:
             self._end()
         return times
 
-    def _found(self, search: Search, place: int | None, config: Any, own: Callable[[Any], Any]) -> Any:  # noqa: ANN401
+    def _times_of(self, search: Search, index: int | None, config: Any, original: Callable[[Any], Any]) -> Any:  # noqa: ANN401
         """The times of a config. If the order may be changed, the first measurement measures all configs."""
-        if place is None:
-            return own(config)
+        if index is None:
+            return original(config)
         if search.found is None and not search.times:
-            search.found = self._all_times(search, own)
+            search.found = self._all_times(search, original)
         if search.found is not None:
-            return search.found[place]
-        times = search.run(place, own)
-        self._measured(search, place, times)
+            return search.found[index]
+        times = search.run(index, original)
+        self._measured(search, index, times)
         return times
 
-    def _measured(self, search: Search, place: int, found: Any) -> None:  # noqa: ANN401
-        search.times[place] = found
+    def _measured(self, search: Search, index: int, times: Any) -> None:  # noqa: ANN401
+        search.times[index] = times
         self._progress(search)
 
-    def _all_times(self, search: Search, own: Callable[[Any], Any]) -> Sequence[Any] | None:
+    def _all_times(self, search: Search, original: Callable[[Any], Any]) -> Sequence[Any] | None:
         """The times of all configs, measured in the order in which their compiles end.
 
         None if Triton's order must be kept.
@@ -164,17 +164,17 @@ class TunerSearches:
             return None
         order = range(count) if self._ahead is None else self._ahead.places_as_ready(search.ahead, count)
         if self._short:
-            times = self._shortly(search, benchmark, order, own)
+            times = self._shortly(search, benchmark, order, original)
             if times is not None:
                 return times
         if self._ahead is None or not search.ahead.by_place:
             return None
         for index in order:
-            self._measured(search, index, search.run(index, own))
+            self._measured(search, index, search.run(index, original))
         return [search.times[index] for index in range(count)]
 
     def _shortly(
-        self, search: Search, benchmark: Benchmark, order: Iterable[int], own: Callable[[Any], Any]
+        self, search: Search, benchmark: Benchmark, order: Iterable[int], original: Callable[[Any], Any]
     ) -> Sequence[Any] | None:
         from silo.kinds.triton.programs.searches.short_measurements import (  # noqa: PLC0415  # off by default
             LEAST_CONFIGS,
@@ -185,7 +185,7 @@ class TunerSearches:
         if len(search.configs) < LEAST_CONFIGS:
             _log.info("%s is measured in full: it has few configs", name)
             return None
-        short = ShortSearch(search.tuner, benchmark, lambda place: search.run(place, own))
+        short = ShortSearch(search.tuner, benchmark, lambda place: search.run(place, original))
         all_times = short.times(order, lambda place, times: self._measured(search, place, times))
         for index, times in enumerate(all_times):
             search.times[index] = times

@@ -301,7 +301,7 @@ class _Machine:
     def __init__(self, outputs: Sequence[int], declared: dict[str, int]) -> None:
         self.graph = Graph()
         self._widths = {**declared, **{f"${number}": width for number, width in enumerate(outputs)}}
-        self._known: dict[str, tuple[Bit, ...]] = {}
+        self._register_bits: dict[str, tuple[Bit, ...]] = {}
 
     def give(self, shape: Shape, first: int, widths: Sequence[int]) -> None:
         """Puts the elements of the operands into the registers from ``$first`` on."""
@@ -313,7 +313,7 @@ class _Machine:
                 for lane in range(start, min(start + together, shape.pack)):
                     bits += self.graph.bits_of(self.graph.add(Element(operand, lane, width)))
                 bits += [UNKNOWN] * (widths[number - first] - len(bits))
-                self._known[f"${number}"] = tuple(bits)
+                self._register_bits[f"${number}"] = tuple(bits)
                 number += 1
 
     def lane(self, shape: Shape, lane: int) -> tuple[Bit, ...]:
@@ -322,7 +322,7 @@ class _Machine:
         before = sum(_registers(result, shape.pack) for result in shape.results[: shape.index])
         register = f"${before + lane // together}"
         offset = lane % together * shape.result
-        bits = self._known.get(register, ())[offset : offset + shape.result]
+        bits = self._register_bits.get(register, ())[offset : offset + shape.result]
         if len(bits) < shape.result or UNKNOWN in bits[: shape.used]:
             raise RefusedError(f"it must write {register}, all {shape.result} bits")
         return bits
@@ -443,7 +443,7 @@ class _Machine:
             if not _MOVE.fullmatch(instruction.name) or part * len(operand.parts) != width:
                 raise RefusedError(f"the registers of {instruction.text!r} do not fit")
             return tuple(bit for component in operand.parts for bit in self._read(instruction, component, part))
-        register_bits = self._known.get(operand.name)
+        register_bits = self._register_bits.get(operand.name)
         if register_bits is None:
             is_declared = operand.name in self._widths
             reason = "which nothing has written" if is_declared else "which is no register of the text"
@@ -453,7 +453,7 @@ class _Machine:
         return register_bits[:width]
 
     def _write(
-        self, instruction: PtxInstruction, target: _Operand, found: tuple[Bit, ...], *, zeros: bool = False
+        self, instruction: PtxInstruction, target: _Operand, bits: tuple[Bit, ...], *, zeros: bool = False
     ) -> None:
         """Sets a register.
 
@@ -463,16 +463,16 @@ class _Machine:
         width = self._widths.get(target.name) if isinstance(target, PtxRegister) else None
         if width is None or not isinstance(target, PtxRegister):
             raise RefusedError(f"{instruction.text!r} writes no register of the text")
-        missing = width - len(found)
+        missing = width - len(bits)
         if missing < 0 or (missing and not zeros and not target.name.startswith("$")):
-            raise RefusedError(f"{instruction.name} gives {len(found)} bits where {target.name} has {width}")
+            raise RefusedError(f"{instruction.name} gives {len(bits)} bits where {target.name} has {width}")
         above: tuple[Bit, ...] = ((0,) if zeros else (UNKNOWN,)) * missing
-        self._known[target.name] = (*found, *above)
+        self._register_bits[target.name] = (*bits, *above)
 
 
-def _bits(found: Sequence[Bit]) -> int:
+def _bits(bits: Sequence[Bit]) -> int:
     """The number of bits of a register, up to the last that was written."""
-    return max((index + 1 for index, bit in enumerate(found) if bit is not UNKNOWN), default=0)
+    return max((index + 1 for index, bit in enumerate(bits) if bit is not UNKNOWN), default=0)
 
 
 def _number(operand: _Operand) -> int | None:

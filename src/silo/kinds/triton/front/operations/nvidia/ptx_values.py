@@ -92,17 +92,17 @@ class Graph:
             return tuple(node.bits >> index & 1 for index in range(node.width))
         return tuple(RegisterPart(number, index) for index in range(node.width))
 
-    def read(self, found: Sequence[Bit]) -> int | None:
+    def read(self, bits: Sequence[Bit]) -> int | None:
         """The number of the node that has these bits, which may be new; None if a bit is unknown."""
-        if any(item is UNKNOWN for item in found):
+        if any(item is UNKNOWN for item in bits):
             return None
-        numbers = [item for item in found if isinstance(item, int)]
-        if len(numbers) == len(found):
-            return self.add(Literal(sum(bit << index for index, bit in enumerate(numbers)), len(found)))
-        first = found[0]
-        if isinstance(first, RegisterPart) and tuple(found) == self.bits_of(first.node):
+        numbers = [item for item in bits if isinstance(item, int)]
+        if len(numbers) == len(bits):
+            return self.add(Literal(sum(bit << index for index, bit in enumerate(numbers)), len(bits)))
+        first = bits[0]
+        if isinstance(first, RegisterPart) and tuple(bits) == self.bits_of(first.node):
             return first.node
-        return self.add(Joined(tuple(found)))
+        return self.add(Joined(tuple(bits)))
 
     def with_lane(self, number: int, lane: int) -> int | None:
         """The node as it would be for lane 0, if it reads only elements of ``lane``; else None."""
