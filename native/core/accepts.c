@@ -22,8 +22,8 @@ static const struct silo_value *last_named(const struct silo_named_value *values
 
 const struct silo_value *silo_config_value(const struct silo_config *config,
                                            struct silo_string name) {
-    const struct silo_value *found = last_named(config->options, config->option_count, name);
-    return found ? found : last_named(config->values, config->value_count, name);
+    const struct silo_value *value = last_named(config->options, config->option_count, name);
+    return value ? value : last_named(config->values, config->value_count, name);
 }
 
 const struct silo_value *silo_constant_of(const struct silo_specialization *specialization,
@@ -53,8 +53,8 @@ static unsigned facts_of(const struct silo_specialization *specialization,
     return facts;
 }
 
-static const char *noun(const struct silo_seen *seen) {
-    switch ((enum silo_value_kind)seen->kind) {
+static const char *noun(const struct silo_seen *argument) {
+    switch ((enum silo_value_kind)argument->kind) {
     case SILO_VALUE_POINTER:
         return "an array";
     case SILO_VALUE_ADDRESS:
@@ -87,9 +87,9 @@ __attribute__((format(printf, 3, 4))) static int because(int code, struct silo_w
     return code;
 }
 
-static bool is_number(const struct silo_seen *seen) {
-    return seen->kind == SILO_VALUE_INT || seen->kind == SILO_VALUE_BOOL ||
-           seen->kind == SILO_VALUE_FLOAT;
+static bool is_number(const struct silo_seen *argument) {
+    return argument->kind == SILO_VALUE_INT || argument->kind == SILO_VALUE_BOOL ||
+           argument->kind == SILO_VALUE_FLOAT;
 }
 
 static bool writes(const struct silo_signature_parameter *parameter) {
@@ -110,59 +110,61 @@ static const struct silo_value none = {.type = SILO_IS_NONE};
 
 static int constant_problem(const struct code *code,
                             const struct silo_signature_parameter *parameter,
-                            const struct silo_seen *seen, struct silo_wording *why) {
+                            const struct silo_seen *argument, struct silo_wording *why) {
     if (code->config == NULL)
         return SILO_OK;
-    const struct silo_value *known = silo_constant_of(code->specialization, parameter->name);
-    if (known == NULL)
-        known = silo_config_value(code->config, parameter->name);
-    if (seen->kind == SILO_VALUE_ABSENT)
-        return known != NULL || parameter->has_default
+    const struct silo_value *constant = silo_constant_of(code->specialization, parameter->name);
+    if (constant == NULL)
+        constant = silo_config_value(code->config, parameter->name);
+    if (argument->kind == SILO_VALUE_ABSENT)
+        return constant != NULL || parameter->has_default
                    ? SILO_OK
                    : because(SILO_ERROR_MISSING, why,
                              "is left to the config, and its config does not have it");
-    if (seen->kind != SILO_VALUE_CONSTANT && seen->kind != SILO_VALUE_NONE && !is_number(seen))
+    if (argument->kind != SILO_VALUE_CONSTANT && argument->kind != SILO_VALUE_NONE &&
+        !is_number(argument))
         return because(SILO_ERROR_KIND, why, "is a constexpr, and an array was given");
-    const struct silo_value *value = seen->kind == SILO_VALUE_NONE ? &none : &seen->number;
-    if (known == NULL && parameter->has_default && silo_value_same(&parameter->fallback, value))
+    const struct silo_value *value = argument->kind == SILO_VALUE_NONE ? &none : &argument->number;
+    if (constant == NULL && parameter->has_default && silo_value_same(&parameter->fallback, value))
         return SILO_OK;
-    if (known != NULL && silo_value_same(known, value))
+    if (constant != NULL && silo_value_same(constant, value))
         return SILO_OK;
     silo_wording_add(why, "is ");
     silo_value_repr(why, value);
-    silo_wording_add(why, ", and it was compiled for %s", known ? "" : "no value of it");
-    if (known != NULL)
-        silo_value_repr(why, known);
+    silo_wording_add(why, ", and it was compiled for %s", constant ? "" : "no value of it");
+    if (constant != NULL)
+        silo_value_repr(why, constant);
     return SILO_ERROR_NO_VARIANT;
 }
 
 static int pointer_problem(const struct silo_signature_parameter *parameter,
-                           const struct silo_seen *seen, unsigned facts, struct silo_wording *why) {
-    if (seen->kind != SILO_VALUE_POINTER && seen->kind != SILO_VALUE_ADDRESS)
-        return because(SILO_ERROR_KIND, why, "is %s, and it takes an array", noun(seen));
-    if (seen->kind == SILO_VALUE_POINTER && parameter->element != 0 &&
-        seen->element != parameter->element)
+                           const struct silo_seen *argument, unsigned facts,
+                           struct silo_wording *why) {
+    if (argument->kind != SILO_VALUE_POINTER && argument->kind != SILO_VALUE_ADDRESS)
+        return because(SILO_ERROR_KIND, why, "is %s, and it takes an array", noun(argument));
+    if (argument->kind == SILO_VALUE_POINTER && parameter->element != 0 &&
+        argument->element != parameter->element)
         return because(SILO_ERROR_DTYPE, why, "is an array of %s, and it takes %s",
-                       silo_element_name(seen->element), silo_element_name(parameter->element));
-    if ((seen->flags & SILO_FLAG_READONLY) && writes(parameter))
+                       silo_element_name(argument->element), silo_element_name(parameter->element));
+    if ((argument->flags & SILO_FLAG_READONLY) && writes(parameter))
         return because(SILO_ERROR_KIND, why, "is read-only, and the kernel writes it");
-    if ((facts & 1U << SILO_FACT_ALIGNED16) && !(seen->flags & SILO_FLAG_ALIGNED16))
+    if ((facts & 1U << SILO_FACT_ALIGNED16) && !(argument->flags & SILO_FLAG_ALIGNED16))
         return because(SILO_ERROR_MISALIGNED, why,
                        "is not at a multiple of 16 bytes, and it assumes that");
-    if ((facts & 1U << SILO_FACT_RANGE32) && !(seen->flags & SILO_FLAG_RANGE32))
+    if ((facts & 1U << SILO_FACT_RANGE32) && !(argument->flags & SILO_FLAG_RANGE32))
         return because(SILO_ERROR_NO_VARIANT, why,
                        "is not known to lie in less than 2 GiB of memory, and it assumes that");
     return SILO_OK;
 }
 
-static void add_block(struct silo_wording *why, const struct silo_seen *seen) {
+static void add_block(struct silo_wording *why, const struct silo_seen *argument) {
     silo_wording_add(why, "[");
-    for (int32_t i = 0; i < seen->rank; i++)
-        silo_wording_add(why, "%s%lld", i ? ", " : "", (long long)seen->block[i]);
+    for (int32_t i = 0; i < argument->rank; i++)
+        silo_wording_add(why, "%s%lld", i ? ", " : "", (long long)argument->block[i]);
     silo_wording_add(why, "]");
 }
 
-static int block_problem(const struct silo_value *block, const struct silo_seen *seen,
+static int block_problem(const struct silo_value *block, const struct silo_seen *argument,
                          bool of_config, struct silo_wording *why) {
     bool same = true;
     /* The block's extents may be followed by a record: the layout in which the code keeps the block
@@ -171,17 +173,17 @@ static int block_problem(const struct silo_value *block, const struct silo_seen 
     const bool laid_out =
         block->count != 0 && block->items[block->count - 1].type == SILO_IS_RECORD;
     const uint32_t rank = block->count - laid_out;
-    if ((int64_t)rank != seen->rank)
-        return because(SILO_ERROR_SHAPE, why, "has %d dimensions, and it takes %u", (int)seen->rank,
-                       (unsigned)rank);
+    if ((int64_t)rank != argument->rank)
+        return because(SILO_ERROR_SHAPE, why, "has %d dimensions, and it takes %u",
+                       (int)argument->rank, (unsigned)rank);
     for (uint32_t i = 0; i < rank && !of_config; i++) {
-        const struct silo_value extent = {.type = SILO_IS_INT, .integer = seen->block[i]};
+        const struct silo_value extent = {.type = SILO_IS_INT, .integer = argument->block[i]};
         same = same && silo_value_same(&extent, &block->items[i]);
     }
     if (same)
         return SILO_OK;
     silo_wording_add(why, "has the block shape ");
-    add_block(why, seen);
+    add_block(why, argument);
     silo_wording_add(why, ", and it was compiled for [");
     for (uint32_t i = 0; i < rank; i++) {
         silo_wording_add(why, i ? ", " : "");
@@ -193,19 +195,20 @@ static int block_problem(const struct silo_value *block, const struct silo_seen 
 
 static int descriptor_problem(const struct code *code,
                               const struct silo_signature_parameter *parameter,
-                              const struct silo_seen *seen, unsigned facts,
+                              const struct silo_seen *argument, unsigned facts,
                               struct silo_wording *why) {
-    if (seen->kind != SILO_VALUE_DESCRIPTOR)
-        return because(SILO_ERROR_KIND, why, "is %s, and it takes a tensor descriptor", noun(seen));
-    if (parameter->element != 0 && seen->element != parameter->element)
+    if (argument->kind != SILO_VALUE_DESCRIPTOR)
+        return because(SILO_ERROR_KIND, why, "is %s, and it takes a tensor descriptor",
+                       noun(argument));
+    if (parameter->element != 0 && argument->element != parameter->element)
         return because(SILO_ERROR_DTYPE, why, "is a tensor descriptor of %s, and it takes %s",
-                       silo_element_name(seen->element), silo_element_name(parameter->element));
-    if ((seen->flags & SILO_FLAG_READONLY) && writes(parameter))
+                       silo_element_name(argument->element), silo_element_name(parameter->element));
+    if ((argument->flags & SILO_FLAG_READONLY) && writes(parameter))
         return because(SILO_ERROR_KIND, why, "has a read-only base, and the kernel writes it");
     const struct silo_value *block = silo_constant_of(code->specialization, parameter->name);
     if (block == NULL || block->type != SILO_IS_TUPLE)
         return because(SILO_ERROR_SHAPE, why, "has a block shape, and it was compiled for none");
-    return block_problem(block, seen, facts & 1U << SILO_FACT_CONFIG_BLOCK, why);
+    return block_problem(block, argument, facts & 1U << SILO_FACT_CONFIG_BLOCK, why);
 }
 
 /* Returns the numeric class of an element type: SILO_INT, SILO_UINT, SILO_BOOL, or SILO_FLOAT for
@@ -216,49 +219,50 @@ static unsigned sort_of(uint16_t element) {
 }
 
 static int integer_problem(const struct silo_signature_parameter *parameter,
-                           const struct silo_seen *seen, unsigned facts, struct silo_wording *why) {
-    if (seen->kind != SILO_VALUE_INT)
-        return because(SILO_ERROR_KIND, why, "is %s, and it takes an integer", noun(seen));
+                           const struct silo_seen *argument, unsigned facts,
+                           struct silo_wording *why) {
+    if (argument->kind != SILO_VALUE_INT)
+        return because(SILO_ERROR_KIND, why, "is %s, and it takes an integer", noun(argument));
     if (parameter->element == 0) /* a bundle may omit the element type of a parameter */
         return because(SILO_ERROR_DTYPE, why, "is an integer, and it takes one of no known type");
-    const unsigned takes = parameter->element & 0xff, has = seen->element & 0xff;
-    const bool same = sort_of(parameter->element) == sort_of(seen->element);
+    const unsigned takes = parameter->element & 0xff, has = argument->element & 0xff;
+    const bool same = sort_of(parameter->element) == sort_of(argument->element);
     if (same ? has > takes : has >= takes || sort_of(parameter->element) == SILO_UINT)
         return because(SILO_ERROR_DTYPE, why, "needs %s, and it takes %s",
-                       silo_element_name(seen->element), silo_element_name(parameter->element));
-    if ((facts & 1U << SILO_FACT_EQUAL1) && !(seen->flags & SILO_FLAG_EQUAL1))
+                       silo_element_name(argument->element), silo_element_name(parameter->element));
+    if ((facts & 1U << SILO_FACT_EQUAL1) && !(argument->flags & SILO_FLAG_EQUAL1))
         return because(SILO_ERROR_NO_VARIANT, why, "is not 1, and it assumes that");
-    if ((facts & 1U << SILO_FACT_DIVISIBLE16) && !(seen->flags & SILO_FLAG_DIVISIBLE16))
+    if ((facts & 1U << SILO_FACT_DIVISIBLE16) && !(argument->flags & SILO_FLAG_DIVISIBLE16))
         return because(SILO_ERROR_NO_VARIANT, why, "is not a multiple of 16, and it assumes that");
     return SILO_OK;
 }
 
 static int value_problem(const struct code *code, const struct silo_signature_parameter *parameter,
-                         const struct silo_seen *seen, struct silo_wording *why) {
+                         const struct silo_seen *argument, struct silo_wording *why) {
     const unsigned facts = facts_of(code->specialization, parameter->name);
     const bool points = parameter->kind == SILO_PARAMETER_POINTER;
     if (parameter->kind == SILO_PARAMETER_DESCRIPTOR)
-        return descriptor_problem(code, parameter, seen, facts, why);
+        return descriptor_problem(code, parameter, argument, facts, why);
     if (facts & 1U << SILO_FACT_NONE)
-        return seen->kind == SILO_VALUE_NONE
+        return argument->kind == SILO_VALUE_NONE
                    ? SILO_OK
                    : because(SILO_ERROR_KIND, why, "is given, and it was compiled for None");
-    if (seen->kind == SILO_VALUE_NONE)
+    if (argument->kind == SILO_VALUE_NONE)
         return because(points ? SILO_ERROR_NULL : SILO_ERROR_KIND, why,
                        "is None, and it was compiled for a value");
     switch ((enum silo_parameter_kind)parameter->kind) {
     case SILO_PARAMETER_POINTER:
-        return pointer_problem(parameter, seen, facts, why);
+        return pointer_problem(parameter, argument, facts, why);
     case SILO_PARAMETER_INT:
-        return integer_problem(parameter, seen, facts, why);
+        return integer_problem(parameter, argument, facts, why);
     case SILO_PARAMETER_FLOAT:
-        return seen->kind == SILO_VALUE_FLOAT
+        return argument->kind == SILO_VALUE_FLOAT
                    ? SILO_OK
-                   : because(SILO_ERROR_KIND, why, "is %s, and it takes a float", noun(seen));
+                   : because(SILO_ERROR_KIND, why, "is %s, and it takes a float", noun(argument));
     case SILO_PARAMETER_BOOL:
-        return seen->kind == SILO_VALUE_BOOL
+        return argument->kind == SILO_VALUE_BOOL
                    ? SILO_OK
-                   : because(SILO_ERROR_KIND, why, "is %s, and it takes a bool", noun(seen));
+                   : because(SILO_ERROR_KIND, why, "is %s, and it takes a bool", noun(argument));
     case SILO_PARAMETER_ANY:
     case SILO_PARAMETER_CONSTEXPR:
     case SILO_PARAMETER_DESCRIPTOR:
@@ -269,9 +273,9 @@ static int value_problem(const struct code *code, const struct silo_signature_pa
 
 static int parameter_problem(const struct code *code,
                              const struct silo_signature_parameter *parameter,
-                             const struct silo_seen *seen, struct silo_wording *why) {
-    return is_constant(code, parameter) ? constant_problem(code, parameter, seen, why)
-                                        : value_problem(code, parameter, seen, why);
+                             const struct silo_seen *argument, struct silo_wording *why) {
+    return is_constant(code, parameter) ? constant_problem(code, parameter, argument, why)
+                                        : value_problem(code, parameter, argument, why);
 }
 
 static void add_multiple(struct silo_wording *why, unsigned divisor, const char *name) {
@@ -301,30 +305,31 @@ static void add_dynamic(struct silo_wording *why, const struct silo_dynamic_layo
                      layout->offset_bits);
 }
 
-/* Checks the layout of a passed argument against the layout that the code assumes (`wanted`).
+/* Checks the layout of a passed argument against the layout that the code assumes (`expected`).
  * Returns SILO_OK, or SILO_ERROR_SHAPE with the reason in `why`. */
-static int dynamic_problem(const struct silo_seen *seen, const struct silo_named_extents *wanted,
-                           struct silo_wording *why) {
-    const bool known = seen->has_layout || (seen->shape != NULL && seen->strides != NULL &&
-                                            seen->rank >= 0 && seen->rank <= SILO_DYNAMIC_AXES);
+static int dynamic_problem(const struct silo_seen *argument,
+                           const struct silo_named_extents *expected, struct silo_wording *why) {
+    const bool has_layout =
+        argument->has_layout || (argument->shape != NULL && argument->strides != NULL &&
+                                 argument->rank >= 0 && argument->rank <= SILO_DYNAMIC_AXES);
     struct silo_dynamic_layout call;
-    if (known) {
+    if (has_layout) {
         call = silo_dynamic_of_word(
-            seen->has_layout
-                ? seen->layout
-                : silo_dynamic_word(seen->rank, seen->shape, seen->strides, seen->element & 0xff));
-        if (silo_dynamic_holds(wanted->dynamic, &call))
+            argument->has_layout ? argument->layout
+                                 : silo_dynamic_word(argument->rank, argument->shape,
+                                                     argument->strides, argument->element & 0xff));
+        if (silo_dynamic_holds(expected->dynamic, &call))
             return SILO_OK;
     }
     silo_wording_add(why, "argument ");
-    silo_wording_add_string(why, wanted->name);
+    silo_wording_add_string(why, expected->name);
     silo_wording_add(why, ": ");
-    if (known)
+    if (has_layout)
         add_dynamic(why, &call);
     else
         silo_wording_add(why, "no layout of up to %d axes", SILO_DYNAMIC_AXES);
     silo_wording_add(why, ", this variant was built for ");
-    add_dynamic(why, wanted->dynamic);
+    add_dynamic(why, expected->dynamic);
     return SILO_ERROR_SHAPE;
 }
 
@@ -338,36 +343,36 @@ static int extents_problem(const struct silo_signature *kernel, const struct sil
                            const struct silo_specialization *specialization,
                            struct silo_wording *why) {
     for (uint32_t i = 0; i < specialization->extent_count; i++) {
-        const struct silo_named_extents *wanted = &specialization->extents[i];
-        const struct silo_seen *seen = silo_seen_named(kernel, call, wanted->name, i);
-        if (seen == NULL) {
+        const struct silo_named_extents *expected = &specialization->extents[i];
+        const struct silo_seen *argument = silo_seen_named(kernel, call, expected->name, i);
+        if (argument == NULL) {
             silo_wording_add(why, "it was built for a shape of ");
-            silo_wording_add_string(why, wanted->name);
+            silo_wording_add_string(why, expected->name);
             silo_wording_add(why, ", and the call has no such argument");
             return SILO_ERROR_SHAPE;
         }
-        if (wanted->dynamic != NULL) {
-            const int found = dynamic_problem(seen, wanted, why);
-            if (found != SILO_OK)
-                return found;
+        if (expected->dynamic != NULL) {
+            const int problem = dynamic_problem(argument, expected, why);
+            if (problem != SILO_OK)
+                return problem;
             continue;
         }
-        const bool shaped = seen->shape != NULL && (uint32_t)seen->rank == wanted->rank &&
-                            same_numbers(seen->shape, wanted->shape, wanted->rank);
-        const bool strided =
-            wanted->strides == NULL ||
-            (seen->strides != NULL && same_numbers(seen->strides, wanted->strides, wanted->rank));
+        const bool shaped = argument->shape != NULL && (uint32_t)argument->rank == expected->rank &&
+                            same_numbers(argument->shape, expected->shape, expected->rank);
+        const bool strided = expected->strides == NULL ||
+                             (argument->strides != NULL &&
+                              same_numbers(argument->strides, expected->strides, expected->rank));
         if (shaped && strided)
             continue;
-        const int64_t *given = shaped ? seen->strides : seen->shape;
-        const char *what = shaped ? "strides" : "shape";
+        const int64_t *actual = shaped ? argument->strides : argument->shape;
+        const char *attribute = shaped ? "strides" : "shape";
         silo_wording_add(why, "argument ");
-        silo_wording_add_string(why, wanted->name);
-        silo_wording_add(why, given ? ": %s " : ": no %s", what);
-        if (given != NULL)
-            silo_extents_text(why, given, seen->rank);
+        silo_wording_add_string(why, expected->name);
+        silo_wording_add(why, actual ? ": %s " : ": no %s", attribute);
+        if (actual != NULL)
+            silo_extents_text(why, actual, argument->rank);
         silo_wording_add(why, ", this variant was built for ");
-        silo_extents_text(why, shaped ? wanted->strides : wanted->shape, wanted->rank);
+        silo_extents_text(why, shaped ? expected->strides : expected->shape, expected->rank);
         return SILO_ERROR_SHAPE;
     }
     return SILO_OK;
@@ -405,17 +410,17 @@ static void add_assumptions(struct silo_wording *why, const struct silo_speciali
         silo_wording_add(why, " %s", names[special->facts[i].fact]);
     }
     for (uint32_t i = 0; i < special->extent_count; i++, comma = ", ") {
-        const struct silo_named_extents *one = &special->extents[i];
+        const struct silo_named_extents *extents = &special->extents[i];
         silo_wording_add(why, "%s", comma);
-        silo_wording_add_string(why, one->name);
+        silo_wording_add_string(why, extents->name);
         silo_wording_add(why, " ");
-        if (one->dynamic != NULL)
-            add_dynamic(why, one->dynamic);
+        if (extents->dynamic != NULL)
+            add_dynamic(why, extents->dynamic);
         else
-            silo_extents_text(why, one->shape, one->rank);
-        if (one->strides != NULL) {
+            silo_extents_text(why, extents->shape, extents->rank);
+        if (extents->strides != NULL) {
             silo_wording_add(why, ", strides ");
-            silo_extents_text(why, one->strides, one->rank);
+            silo_extents_text(why, extents->strides, extents->rank);
         }
     }
     if (special->has_grid) {
@@ -431,8 +436,9 @@ int silo_parameter_accepts(const struct silo_signature *kernel, const struct sil
                            struct silo_wording *why) {
     const struct code code = {variant->signature, variant->specialization, variant->config};
     const struct silo_signature_parameter *parameter = &variant->signature->parameters[number];
-    const struct silo_seen *seen = silo_seen_named(kernel, call, parameter->name, number);
-    return seen == NULL ? SILO_ERROR_NO_VARIANT : parameter_problem(&code, parameter, seen, why);
+    const struct silo_seen *argument = silo_seen_named(kernel, call, parameter->name, number);
+    return argument == NULL ? SILO_ERROR_NO_VARIANT
+                            : parameter_problem(&code, parameter, argument, why);
 }
 
 int silo_accepts(const struct silo_signature *kernel, const struct silo_seen_call *call,
@@ -441,25 +447,25 @@ int silo_accepts(const struct silo_signature *kernel, const struct silo_seen_cal
     struct silo_wording problem = {0};
     for (uint32_t i = 0; i < code.signature->count; i++) {
         const struct silo_signature_parameter *parameter = &code.signature->parameters[i];
-        const struct silo_seen *seen = silo_seen_named(kernel, call, parameter->name, i);
-        int found = SILO_ERROR_NO_VARIANT;
-        if (seen != NULL)
-            found = parameter_problem(&code, parameter, seen, why ? &problem : NULL);
-        if (found == SILO_OK)
+        const struct silo_seen *argument = silo_seen_named(kernel, call, parameter->name, i);
+        int mismatch = SILO_ERROR_NO_VARIANT;
+        if (argument != NULL)
+            mismatch = parameter_problem(&code, parameter, argument, why ? &problem : NULL);
+        if (mismatch == SILO_OK)
             continue;
-        silo_wording_add(why, seen == NULL ? "it has a parameter " : "");
+        silo_wording_add(why, argument == NULL ? "it has a parameter " : "");
         silo_wording_add_string(why, parameter->name);
-        silo_wording_add(why, seen == NULL ? ", and the call has none" : " %s",
+        silo_wording_add(why, argument == NULL ? ", and the call has none" : " %s",
                          silo_wording_read(&problem));
         silo_wording_clear(&problem);
-        return found;
+        return mismatch;
     }
-    int found = extents_problem(kernel, call, code.specialization, why);
-    if (found == SILO_OK)
-        found = options_problem(call, code.config, why);
-    if (found == SILO_OK && why != NULL)
+    int result = extents_problem(kernel, call, code.specialization, why);
+    if (result == SILO_OK)
+        result = options_problem(call, code.config, why);
+    if (result == SILO_OK && why != NULL)
         add_assumptions(why, code.specialization);
-    return found;
+    return result;
 }
 
 bool silo_may_accept(const struct silo_signature *kernel, const struct silo_seen_call *call,
@@ -467,10 +473,10 @@ bool silo_may_accept(const struct silo_signature *kernel, const struct silo_seen
                      const struct silo_specialization *specialization) {
     const struct code code = {signature, specialization, NULL};
     for (uint32_t i = 0; i < signature->count; i++) {
-        const struct silo_seen *seen =
+        const struct silo_seen *argument =
             silo_seen_named(kernel, call, signature->parameters[i].name, i);
-        if (seen == NULL ||
-            parameter_problem(&code, &signature->parameters[i], seen, NULL) != SILO_OK)
+        if (argument == NULL ||
+            parameter_problem(&code, &signature->parameters[i], argument, NULL) != SILO_OK)
             return false;
     }
     return extents_problem(kernel, call, specialization, NULL) == SILO_OK;

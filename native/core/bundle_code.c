@@ -111,17 +111,18 @@ static int check_places(struct silo_bundle *bundle, const struct silo_variant *v
         count = stated_places(bundle, variant, places, ROOM, error);
     int result = count < 0 ? -1 : 0;
     for (uint32_t i = 0; result == 0 && i < launch->slot_count; i++) {
-        const size_t wanted = bytes_of(&launch->layout[i]);
-        if ((int64_t)i < count && i < ROOM && places[i].size == wanted)
+        const size_t expected_bytes = bytes_of(&launch->layout[i]);
+        if ((int64_t)i < count && i < ROOM && places[i].size == expected_bytes)
             continue;
-        result = silo_fail(
-            error, SILO_ERROR_LOAD,
-            "%s on %s: the code takes other parameters than %s says: parameter %u "
-            "(%s) has %zu bytes there and %zu in the code, which takes %lld. The "
-            "driver would read other memory of this process than the arguments, so "
-            "it is not loaded; build the bundle again",
-            variant->kernel.data, where->target, bundle->name, i, launch->layout[i].name.data,
-            wanted, (int64_t)i < count && i < ROOM ? places[i].size : (size_t)0, (long long)count);
+        result = silo_fail(error, SILO_ERROR_LOAD,
+                           "%s on %s: the code takes other parameters than %s says: parameter %u "
+                           "(%s) has %zu bytes there and %zu in the code, which takes %lld. The "
+                           "driver would read other memory of this process than the arguments, so "
+                           "it is not loaded; build the bundle again",
+                           variant->kernel.data, where->target, bundle->name, i,
+                           launch->layout[i].name.data, expected_bytes,
+                           (int64_t)i < count && i < ROOM ? places[i].size : (size_t)0,
+                           (long long)count);
     }
     if (result == 0 && count > (int64_t)launch->slot_count)
         result = silo_fail(error, SILO_ERROR_LOAD,
@@ -186,9 +187,9 @@ static bool loads(const struct silo_located *where, const char *kind) {
 static const silo_compiled *compiled_in(const struct silo_bundle *bundle,
                                         const struct silo_blob *blob, const char *entry) {
     for (size_t i = 0; i < bundle->options.compiled_count; i++) {
-        const silo_compiled *one = &bundle->options.compiled[i];
-        if (strcmp(one->sha256, blob->sha256) == 0 && strcmp(one->entry, entry) == 0)
-            return one;
+        const silo_compiled *compiled = &bundle->options.compiled[i];
+        if (strcmp(compiled->sha256, blob->sha256) == 0 && strcmp(compiled->entry, entry) == 0)
+            return compiled;
     }
     return NULL;
 }
@@ -226,10 +227,10 @@ static struct silo_binary *load_blob(struct silo_bundle *bundle, uint32_t kernel
 static struct silo_loaded_code *known_code(const struct silo_bundle *bundle,
                                            const struct silo_located *where, uint32_t blob,
                                            const char *entry) {
-    for (struct silo_loaded_code *one = bundle->codes; one != NULL; one = one->next)
-        if (one->where == where && one->blob == blob &&
-            (one->entry == NULL || strcmp(one->entry, entry) == 0))
-            return one;
+    for (struct silo_loaded_code *loaded = bundle->codes; loaded != NULL; loaded = loaded->next)
+        if (loaded->where == where && loaded->blob == blob &&
+            (loaded->entry == NULL || strcmp(loaded->entry, entry) == 0))
+            return loaded;
     return NULL;
 }
 
@@ -245,30 +246,30 @@ static struct silo_loaded_code *load(struct silo_bundle *bundle, uint32_t kernel
                   blob->kind.data, where->target);
         return NULL;
     }
-    struct silo_loaded_code *known = known_code(bundle, where, variant->blob, entry);
+    struct silo_loaded_code *existing = known_code(bundle, where, variant->blob, entry);
     const silo_compiled *compiled = where->gpu == NULL ? compiled_in(bundle, blob, entry) : NULL;
-    if (known != NULL && (compiled != NULL || where->gpu != NULL))
-        return known;
+    if (existing != NULL && (compiled != NULL || where->gpu != NULL))
+        return existing;
     silo_error why = {.code = SILO_OK};
-    struct silo_binary *binary =
-        compiled != NULL ? binary_of_function(compiled, &why)
-                         : load_blob(bundle, kernel, number, variant, where, known != NULL, &why);
+    struct silo_binary *binary = compiled != NULL ? binary_of_function(compiled, &why)
+                                                  : load_blob(bundle, kernel, number, variant,
+                                                              where, existing != NULL, &why);
     if (why.code != SILO_OK) {
         *error = why;
         return NULL;
     }
-    if (known != NULL)
-        return known;
-    struct silo_loaded_code *made = calloc(1, sizeof *made); /* owned by the list below */
-    if (made == NULL) {
+    if (existing != NULL)
+        return existing;
+    struct silo_loaded_code *loaded = calloc(1, sizeof *loaded); /* owned by the list below */
+    if (loaded == NULL) {
         silo_binary_release(binary);
         silo_fail_memory(error);
         return NULL;
     }
-    *made = (struct silo_loaded_code){bundle->codes, where, variant->blob,
-                                      compiled != NULL ? compiled->entry : NULL, binary};
-    __atomic_store_n(&bundle->codes, made, __ATOMIC_RELEASE);
-    return made;
+    *loaded = (struct silo_loaded_code){bundle->codes, where, variant->blob,
+                                        compiled != NULL ? compiled->entry : NULL, binary};
+    __atomic_store_n(&bundle->codes, loaded, __ATOMIC_RELEASE);
+    return loaded;
 }
 
 const struct silo_loaded_code *silo_code_load(struct silo_bundle *bundle, uint32_t kernel,

@@ -53,18 +53,19 @@ static SILO_NOINLINE int launch_error(const struct silo_served *served,
                                       silo_error *error) {
     const struct silo_located *where = served->where;
     const char *hint = "";
-    const int ours = where->gpu == NULL ? silo_call_cpu_code(code) : code_of(where->gpu, code);
-    if (ours == SILO_ERROR_WRONG_DEVICE)
+    const int silo_code = where->gpu == NULL ? silo_call_cpu_code(code) : code_of(where->gpu, code);
+    if (silo_code == SILO_ERROR_WRONG_DEVICE)
         hint = "; the stream is to be one of the device's primary context";
     struct silo_wording config = {0};
     /* the message of this thread's last driver call */
-    const char *said = where->driver->error_text(code);
+    const char *message = where->driver->error_text(code);
     silo_config_text(&config, served->variant->config);
-    silo_fail_driver(error, ours, code,
+    silo_fail_driver(error, silo_code, code,
                      "%s: %s (code %d) from '%s' on %s:%d; grid=(%u, %u, %u), config %s%s",
-                     served->variant->kernel.data, said, code, served->variant->launch->entry.data,
-                     where->driver->name, (int)where->index, launch->grid[0], launch->grid[1],
-                     launch->grid[2], silo_wording_read(&config), hint);
+                     served->variant->kernel.data, message, code,
+                     served->variant->launch->entry.data, where->driver->name, (int)where->index,
+                     launch->grid[0], launch->grid[1], launch->grid[2], silo_wording_read(&config),
+                     hint);
     silo_wording_clear(&config);
     return -1;
 }
@@ -180,7 +181,7 @@ static SILO_NOINLINE int launch_with_more(const struct silo_kernel_call *call,
     uint64_t scratch[2] = {0, 0};
     struct map_room room = {.call = call, .served = served, .error = error};
     void **params = __builtin_alloca(served->packing.room * sizeof *params);
-    int taken[2] = {0, 0}, result = 0;
+    int is_leased[2] = {0, 0}, result = 0;
     for (int i = 0; i < 2 && served->packing.takes_scratch && result == 0; i++) {
         int64_t bytes = 0;
         if (each[i] == 0)
@@ -189,8 +190,8 @@ static SILO_NOINLINE int launch_with_more(const struct silo_kernel_call *call,
         if (result == 0)
             result = silo_scratch_take(&source, function->device, call->queue->stream, name, bytes,
                                        align[i], &leases[i], error);
-        taken[i] = result == 0;
-        if (!taken[i])
+        is_leased[i] = result == 0;
+        if (!is_leased[i])
             continue;
         scratch[i] = leases[i].address;
         if (leases[i].waits)
@@ -208,7 +209,7 @@ static SILO_NOINLINE int launch_with_more(const struct silo_kernel_call *call,
             result = refuse_packed(call, served, &values, wrong, error);
     }
     for (int i = 0; i < 2; i++)
-        if (taken[i])
+        if (is_leased[i])
             silo_scratch_give(&source, function->device, &leases[i]);
     return result;
 }
@@ -282,11 +283,11 @@ static int copy_parameters(const struct silo_kernel_call *call, const struct sil
     const struct silo_packing *packing = &served->packing;
     uint64_t scratch[2] = {0, 0};
     void **params = __builtin_alloca((packing->room + 1) * sizeof *params);
-    const struct silo_values given = values_of(call, scratch);
+    const struct silo_values sources = values_of(call, scratch);
     const int32_t wrong =
-        silo_pack(packing, &given, params, room != NULL ? encode_map : no_map, room);
+        silo_pack(packing, &sources, params, room != NULL ? encode_map : no_map, room);
     if (SILO_UNLIKELY(wrong != SILO_ALL_PACKED))
-        return refuse_packed(call, served, &given, wrong, error);
+        return refuse_packed(call, served, &sources, wrong, error);
     for (uint32_t i = 0; i < packing->count; i++)
         memcpy((uint8_t *)(values + 1) + places[i].offset, params[i], places[i].size);
     return 0;

@@ -29,28 +29,28 @@ static int is_empty(const struct silo_kernel_call *call, const struct silo_grid_
  * holds the bundle's lock. */
 static struct silo_idle *idle_variant(struct silo_kernel *kernel, uint32_t number,
                                       const struct silo_located *where, silo_error *error) {
-    for (struct silo_idle *one = kernel->idle; one != NULL; one = one->next)
-        if (one->number == number && one->where == where)
-            return one;
+    for (struct silo_idle *entry = kernel->idle; entry != NULL; entry = entry->next)
+        if (entry->number == number && entry->where == where)
+            return entry;
     const struct silo_variant *variant =
         silo_reader_variant(kernel->bundle->reader, kernel->index, number, error);
     if (variant == NULL)
         return NULL;
-    struct silo_idle *made = calloc(1, sizeof *made); /* owned by the kernel */
-    if (made == NULL) {
+    struct silo_idle *idle = calloc(1, sizeof *idle); /* owned by the kernel */
+    if (idle == NULL) {
         silo_fail_memory(error);
         return NULL;
     }
-    made->number = number;
-    made->where = where;
-    if (silo_served_grid(kernel->info, variant, &where->place, &made->grid, error) != 0) {
-        silo_grid_clear(&made->grid);
-        free(made);
+    idle->number = number;
+    idle->where = where;
+    if (silo_served_grid(kernel->info, variant, &where->place, &idle->grid, error) != 0) {
+        silo_grid_clear(&idle->grid);
+        free(idle);
         return NULL;
     }
-    made->next = kernel->idle;
-    kernel->idle = made;
-    return made;
+    idle->next = kernel->idle;
+    kernel->idle = idle;
+    return idle;
 }
 
 /* ---- a miss ---- */
@@ -113,8 +113,8 @@ static int check_elements_apart(const struct silo_kernel_call *call,
 static int check_memory(const struct silo_kernel_call *call, const struct silo_located *where,
                         silo_error *error) {
     const struct silo_intake *intake = call->tagged.intake;
-    for (struct silo_gpu *const *one = silo_gpus; *one != NULL; one++) {
-        const struct silo_gpu *gpu = *one;
+    for (struct silo_gpu *const *entry = silo_gpus; *entry != NULL; entry++) {
+        const struct silo_gpu *gpu = *entry;
         if ((where->gpu != NULL && gpu != where->gpu) ||
             !__atomic_load_n(&gpu->open, __ATOMIC_ACQUIRE) || gpu->inherited)
             continue;
@@ -164,36 +164,36 @@ struct sight {
     int64_t *strides;
 };
 
-static int look(const struct silo_kernel_call *call, struct sight *sight, silo_error *error) {
+static int look(const struct silo_kernel_call *call, struct sight *facts, silo_error *error) {
     const size_t count = (size_t)call->tagged.intake->count, options = call->given->option_count;
-    sight->arguments = calloc(count + 1, sizeof *sight->arguments);
-    sight->options = calloc(options + 1, sizeof *sight->options);
-    sight->strides = calloc(count + 1, SILO_MAX_AXES * sizeof *sight->strides);
-    if (sight->arguments == NULL || sight->options == NULL || sight->strides == NULL)
+    facts->arguments = calloc(count + 1, sizeof *facts->arguments);
+    facts->options = calloc(options + 1, sizeof *facts->options);
+    facts->strides = calloc(count + 1, SILO_MAX_AXES * sizeof *facts->strides);
+    if (facts->arguments == NULL || facts->options == NULL || facts->strides == NULL)
         return silo_fail_memory(error);
-    silo_tagged_see(&call->tagged, sight->arguments, sight->strides);
+    silo_tagged_see(&call->tagged, facts->arguments, facts->strides);
     for (size_t i = 0; i < options; i++)
-        sight->options[i] = (struct silo_seen_option){
+        facts->options[i] = (struct silo_seen_option){
             call->given->options[i].name, silo_tagged_value(&call->given->options[i].value)};
-    sight->call = (struct silo_seen_call){.arguments = sight->arguments,
+    facts->call = (struct silo_seen_call){.arguments = facts->arguments,
                                           .option_count = (uint32_t)options,
-                                          .options = sight->options,
+                                          .options = facts->options,
                                           .grid = call->given->grid};
     return 0;
 }
 
-static void look_away(struct sight *sight) {
-    free(sight->arguments);
-    free(sight->options);
-    free(sight->strides);
+static void look_away(struct sight *facts) {
+    free(facts->arguments);
+    free(facts->options);
+    free(facts->strides);
 }
 
 static struct silo_served *known_server(const struct silo_kernel *kernel, uint32_t number,
                                         const struct silo_located *where) {
-    struct silo_served *one = kernel->serving;
-    while (one != NULL && (one->number != number || one->where != where))
-        one = one->next;
-    return one;
+    struct silo_served *server = kernel->serving;
+    while (server != NULL && (server->number != number || server->where != where))
+        server = server->next;
+    return server;
 }
 
 /* Returns a variant in its loaded form, and loads it if this is its first use. */
@@ -235,12 +235,12 @@ static int remember(struct silo_kernel_call *call, struct silo_guard *guard, voi
                     silo_error *error) {
     struct silo_kernel *kernel = call->kernel;
     if (call->tagged.new_text) {
-        uint64_t known;
+        uint64_t guard_hash;
         if (number_texts(call, error) != 0)
             return -1;
         /* Another thread may have numbered the texts since this call was read, and inserted this
          * key. */
-        if (silo_guard_find(guard, call->tagged.key, call->tagged.words, &known) != NULL)
+        if (silo_guard_find(guard, call->tagged.key, call->tagged.words, &guard_hash) != NULL)
             return 0;
     }
     if (call->tagged.new_text || silo_guard_used(guard) >= SILO_GUARD_LIMIT) {
@@ -270,8 +270,8 @@ static const char *unknown_option(const struct silo_kernel_call *call) {
     for (size_t i = 0; i < call->given->option_count; i++) {
         const char *option = call->given->options[i].name;
         const struct silo_string name = {option, (uint32_t)strlen(option)};
-        bool known = silo_known_option(option);
-        for (uint32_t number = 0; !known && number < kernel->info->variant_count; number++) {
+        bool is_known = silo_known_option(option);
+        for (uint32_t number = 0; !is_known && number < kernel->info->variant_count; number++) {
             silo_error why;
             const struct silo_variant *variant =
                 silo_reader_variant(kernel->bundle->reader, kernel->index, number, &why);
@@ -279,9 +279,9 @@ static const char *unknown_option(const struct silo_kernel_call *call) {
                 silo_error_clear(&why);
                 return NULL;
             }
-            known = silo_config_value(variant->config, name) != NULL;
+            is_known = silo_config_value(variant->config, name) != NULL;
         }
-        if (!known)
+        if (!is_known)
             return option;
     }
     return NULL;
@@ -291,12 +291,12 @@ static const char *unknown_option(const struct silo_kernel_call *call) {
 static int choose(const struct silo_kernel_call *call, const struct silo_located *where,
                   uint32_t *number, silo_error *error) {
     const struct silo_kernel *kernel = call->kernel;
-    struct sight sight;
-    int result = look(call, &sight, error);
+    struct sight facts;
+    int result = look(call, &facts, error);
     if (result == 0)
-        result = silo_choose(kernel->bundle->reader, kernel->index, &sight.call, &where->place,
+        result = silo_choose(kernel->bundle->reader, kernel->index, &facts.call, &where->place,
                              number, error);
-    look_away(&sight);
+    look_away(&facts);
     const char *unknown = result != 0 ? unknown_option(call) : NULL;
     if (unknown == NULL)
         return result;
@@ -327,19 +327,19 @@ static int miss(struct silo_kernel_call *call, bool launched, struct silo_served
     }
     if (check_elements_apart(call, where, error) != 0 || check_memory(call, where, error) != 0)
         return -1;
-    struct silo_served *found = serve(kernel, number, where, error);
-    if (found == NULL)
+    struct silo_served *server = serve(kernel, number, where, error);
+    if (server == NULL)
         return -1;
     char buffer[64];
-    const char *wanted = NULL;
+    const char *expected = NULL;
     int32_t index = 0;
-    if (silo_packing_check(&found->packing, call->tagged.key, kernel->intake.count, buffer,
-                           sizeof buffer, &index, &wanted) != 0)
+    if (silo_packing_check(&server->packing, call->tagged.key, kernel->intake.count, buffer,
+                           sizeof buffer, &index, &expected) != 0)
         return silo_tagged_fail(&kernel->intake, index, silo_tagged_argument(&call->tagged, index),
-                                SILO_ERROR_KIND, wanted, error);
-    if (remember(call, &kernel->guard, found, error) != 0)
+                                SILO_ERROR_KIND, expected, error);
+    if (remember(call, &kernel->guard, server, error) != 0)
         return -1;
-    *served = found;
+    *served = server;
     return 0;
 }
 
@@ -371,7 +371,7 @@ int silo_call_miss(struct silo_kernel_call *call, bool launched, struct silo_ser
 
 int silo_call_explain(struct silo_kernel_call *call, char **text, silo_error *error) {
     struct silo_kernel *kernel = call->kernel;
-    struct sight sight;
+    struct sight facts;
     if (check_elements(call, error) != 0)
         return -1;
     silo_fork_lock_take(&kernel->bundle->lock);
@@ -379,11 +379,11 @@ int silo_call_explain(struct silo_kernel_call *call, char **text, silo_error *er
         silo_queue_locate(kernel->bundle, kernel->intake.kernel, call->queue, error);
     int result = -1;
     if (where != NULL) {
-        result = look(call, &sight, error);
+        result = look(call, &facts, error);
         if (result == 0)
-            result = silo_choice_explain(kernel->bundle->reader, kernel->index, &sight.call,
+            result = silo_choice_explain(kernel->bundle->reader, kernel->index, &facts.call,
                                          &where->place, text, error);
-        look_away(&sight);
+        look_away(&facts);
     }
     silo_fork_lock_give(&kernel->bundle->lock);
     return result;

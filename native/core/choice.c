@@ -37,12 +37,12 @@ static bool same_extents(const struct silo_named_extents *left,
  * of variants. The group's effect is not compared, because rules are always stored with
  * SILO_EFFECT_BOTH. */
 static bool same_parameter(const struct silo_signature_parameter *rule,
-                           const struct silo_signature_parameter *one) {
-    return silo_string_same(rule->name, one->name) && rule->kind == one->kind &&
-           rule->effect == SILO_EFFECT_BOTH && rule->element == one->element &&
-           rule->specialize == one->specialize && rule->align == one->align &&
-           rule->has_default == one->has_default &&
-           (!rule->has_default || silo_value_same(&rule->fallback, &one->fallback));
+                           const struct silo_signature_parameter *parameter) {
+    return silo_string_same(rule->name, parameter->name) && rule->kind == parameter->kind &&
+           rule->effect == SILO_EFFECT_BOTH && rule->element == parameter->element &&
+           rule->specialize == parameter->specialize && rule->align == parameter->align &&
+           rule->has_default == parameter->has_default &&
+           (!rule->has_default || silo_value_same(&rule->fallback, &parameter->fallback));
 }
 
 static bool are_for(const struct silo_rules *rules, const struct silo_group *group) {
@@ -81,14 +81,14 @@ static int no_key_value(const struct silo_situation *at, const struct silo_value
 }
 
 /* Looks up the config, and the compiler, that the dispatch rules choose for this call among the
- * variants of a group. `found->config` is NULL if no rules are stored for the group's target,
+ * variants of a group. `choice->config` is NULL if no rules are stored for the group's target,
  * signature and extents. Returns 0, or -1 with `error` filled. */
 static int ruled(const struct silo_situation *at, const struct silo_group *group,
-                 struct silo_ruled *found, silo_error *error) {
+                 struct silo_ruled *choice, silo_error *error) {
     const struct silo_kernel_info *kernel = at->kernel;
     const struct silo_rules *rules = kernel->rules;
     const struct silo_rules *const end = rules + kernel->rules_count;
-    *found = (struct silo_ruled){0};
+    *choice = (struct silo_ruled){0};
     while (rules < end && !are_for(rules, group))
         rules++;
     if (rules == end)
@@ -107,7 +107,7 @@ static int ruled(const struct silo_situation *at, const struct silo_group *group
     int result = 0;
     if (missing)
         result = no_key_value(at, values, error);
-    else if (silo_rules_lookup(rules, kernel->key, values, kernel->key_count, found) != 0)
+    else if (silo_rules_lookup(rules, kernel->key, values, kernel->key_count, choice) != 0)
         result = silo_fail_memory(error);
     if (values != few)
         free(values);
@@ -122,9 +122,9 @@ static void specificity(const struct silo_group *group, struct candidate *candid
         (int64_t)group->specialization->fact_count + group->specialization->constant_count;
     candidate->narrow = 0;
     for (uint32_t i = 0; i < signature->count; i++) {
-        const struct silo_signature_parameter *one = &signature->parameters[i];
-        if (one->kind == SILO_PARAMETER_INT && one->element != 0)
-            candidate->narrow += 64 - (one->element & 0xff);
+        const struct silo_signature_parameter *parameter = &signature->parameters[i];
+        if (parameter->kind == SILO_PARAMETER_INT && parameter->element != 0)
+            candidate->narrow += 64 - (parameter->element & 0xff);
     }
 }
 
@@ -203,62 +203,62 @@ static int64_t accepted(const struct silo_situation *at, uint32_t most, uint32_t
 }
 
 static int situation_of(struct silo_reader *reader, uint32_t number,
-                        const struct silo_seen_call *call, const struct silo_place *place,
+                        const struct silo_seen_call *call, const struct silo_place *device,
                         struct silo_situation *at, silo_error *error) {
     *at = (struct silo_situation){reader, number, silo_reader_kernel(reader, number, error), call,
-                                  place};
+                                  device};
     return at->kernel == NULL ? -1 : 0;
 }
 
 int silo_choose(struct silo_reader *reader, uint32_t kernel, const struct silo_seen_call *call,
-                const struct silo_place *place, uint32_t *number, silo_error *error) {
+                const struct silo_place *device, uint32_t *number, silo_error *error) {
     struct silo_situation at;
-    if (situation_of(reader, kernel, call, place, &at, error) != 0)
+    if (situation_of(reader, kernel, call, device, &at, error) != 0)
         return -1;
-    const int64_t found = accepted(&at, 1, number, error);
-    return found > 0 ? 0 : found < 0 ? -1 : silo_report_none(&at, error);
+    const int64_t count = accepted(&at, 1, number, error);
+    return count > 0 ? 0 : count < 0 ? -1 : silo_report_none(&at, error);
 }
 
 int silo_choice_rank(struct silo_reader *reader, uint32_t kernel, const struct silo_seen_call *call,
-                     const struct silo_place *place, uint32_t most, uint32_t **numbers,
+                     const struct silo_place *device, uint32_t most, uint32_t **numbers,
                      uint32_t *count, silo_error *error) {
     struct silo_situation at;
-    if (situation_of(reader, kernel, call, place, &at, error) != 0)
+    if (situation_of(reader, kernel, call, device, &at, error) != 0)
         return -1;
-    uint32_t *made = malloc(((size_t)at.kernel->variant_count + 1) * sizeof *made);
-    if (made == NULL)
+    uint32_t *ranking = malloc(((size_t)at.kernel->variant_count + 1) * sizeof *ranking);
+    if (ranking == NULL)
         return silo_fail_memory(error);
-    const int64_t found = accepted(&at, most, made, error);
-    if (found < 0) {
-        free(made);
+    const int64_t accepted_count = accepted(&at, most, ranking, error);
+    if (accepted_count < 0) {
+        free(ranking);
         return -1;
     }
-    *numbers = made;
-    *count = (uint32_t)found;
+    *numbers = ranking;
+    *count = (uint32_t)accepted_count;
     return 0;
 }
 
 int silo_choice_decide(struct silo_reader *reader, uint32_t kernel, uint32_t variant,
-                       const struct silo_seen_call *call, const struct silo_place *place,
+                       const struct silo_seen_call *call, const struct silo_place *device,
                        struct silo_wording *label, struct silo_wording *reason, silo_error *error) {
     struct silo_situation at;
-    if (situation_of(reader, kernel, call, place, &at, error) != 0)
+    if (situation_of(reader, kernel, call, device, &at, error) != 0)
         return -1;
-    const struct silo_variant *one = silo_reader_variant(reader, kernel, variant, error);
-    if (one == NULL)
+    const struct silo_variant *info = silo_reader_variant(reader, kernel, variant, error);
+    if (info == NULL)
         return -1;
-    silo_report_label(label, one);
-    const int found = silo_decide(&at, one, reason);
-    return label->failed || reason->failed ? silo_fail_memory(error) : found;
+    silo_report_label(label, info);
+    const int verdict = silo_decide(&at, info, reason);
+    return label->failed || reason->failed ? silo_fail_memory(error) : verdict;
 }
 
 int silo_choice_explain(struct silo_reader *reader, uint32_t kernel,
-                        const struct silo_seen_call *call, const struct silo_place *place,
+                        const struct silo_seen_call *call, const struct silo_place *device,
                         char **text, silo_error *error) {
     struct silo_situation at;
     uint32_t number = 0;
-    if (situation_of(reader, kernel, call, place, &at, error) != 0)
+    if (situation_of(reader, kernel, call, device, &at, error) != 0)
         return -1;
-    const int64_t found = accepted(&at, 1, &number, error);
-    return found < 0 ? -1 : silo_report_all(&at, found ? (int64_t)number : -1, text, error);
+    const int64_t count = accepted(&at, 1, &number, error);
+    return count < 0 ? -1 : silo_report_all(&at, count ? (int64_t)number : -1, text, error);
 }

@@ -15,26 +15,26 @@
  * given value. SILO_ERROR_DAMAGED and other codes of the reader: a part of the file that the choice
  * needs is wrong. */
 int silo_choose(struct silo_reader *reader, uint32_t kernel, const struct silo_seen_call *call,
-                const struct silo_place *place, uint32_t *number, silo_error *error);
+                const struct silo_place *device, uint32_t *number, silo_error *error);
 
 /* Lists the variants that accept the call, best first, at most `most` of them. Free `*numbers` with
  * free(). If no variant accepts the call, `*count` is 0. -1 with `error` filled only if the file
  * cannot be read or memory is out. */
 int silo_choice_rank(struct silo_reader *reader, uint32_t kernel, const struct silo_seen_call *call,
-                     const struct silo_place *place, uint32_t most, uint32_t **numbers,
+                     const struct silo_place *device, uint32_t most, uint32_t **numbers,
                      uint32_t *count, silo_error *error);
 
 /* Decides whether one variant accepts the call. Returns the code of silo_decide, and writes one
  * line that describes the variant, and the reason. -1 with `error` filled if the file cannot be
  * read. */
 int silo_choice_decide(struct silo_reader *reader, uint32_t kernel, uint32_t variant,
-                       const struct silo_seen_call *call, const struct silo_place *place,
+                       const struct silo_seen_call *call, const struct silo_place *device,
                        struct silo_wording *label, struct silo_wording *reason, silo_error *error);
 
 /* Writes a report: the call, the device, and a line for each variant (chosen, accepted or rejected)
  * with the reason. Free `*text` with free(). -1 with `error` filled. */
 int silo_choice_explain(struct silo_reader *reader, uint32_t kernel,
-                        const struct silo_seen_call *call, const struct silo_place *place,
+                        const struct silo_seen_call *call, const struct silo_place *device,
                         char **text, silo_error *error);
 
 #endif

@@ -14,38 +14,39 @@ void silo_report_label(struct silo_wording *text, const struct silo_variant *var
     silo_config_text(text, variant->config);
     silo_wording_add(text, " (");
     for (uint32_t i = 0; i < variant->signature->count; i++) {
-        const struct silo_signature_parameter *one = &variant->signature->parameters[i];
-        if (one->element == 0)
+        const struct silo_signature_parameter *parameter = &variant->signature->parameters[i];
+        if (parameter->element == 0)
             continue;
         silo_wording_add(text, "%s", comma);
-        silo_wording_add_string(text, one->name);
-        silo_wording_add(text, ": %s%s", one->kind == SILO_PARAMETER_POINTER ? "*" : "",
-                         silo_element_name(one->element));
+        silo_wording_add_string(text, parameter->name);
+        silo_wording_add(text, ": %s%s", parameter->kind == SILO_PARAMETER_POINTER ? "*" : "",
+                         silo_element_name(parameter->element));
         comma = ", ";
     }
     silo_wording_add(text, ")");
 }
 
-static void add_array(struct silo_wording *text, const struct silo_seen *seen) {
-    silo_wording_add(text, "%s", seen->element ? silo_element_name(seen->element) : "an address");
-    for (int32_t i = 0; seen->shape != NULL && i < seen->rank; i++)
-        silo_wording_add(text, "%s%lld", i ? ", " : "[", (long long)seen->shape[i]);
-    if (seen->shape != NULL)
-        silo_wording_add(text, seen->rank ? "]" : "[]");
+static void add_array(struct silo_wording *text, const struct silo_seen *argument) {
+    silo_wording_add(text, "%s",
+                     argument->element ? silo_element_name(argument->element) : "an address");
+    for (int32_t i = 0; argument->shape != NULL && i < argument->rank; i++)
+        silo_wording_add(text, "%s%lld", i ? ", " : "[", (long long)argument->shape[i]);
+    if (argument->shape != NULL)
+        silo_wording_add(text, argument->rank ? "]" : "[]");
 }
 
-static void add_value(struct silo_wording *text, const struct silo_seen *seen) {
-    switch ((enum silo_value_kind)seen->kind) {
+static void add_value(struct silo_wording *text, const struct silo_seen *argument) {
+    switch ((enum silo_value_kind)argument->kind) {
     case SILO_VALUE_POINTER:
     case SILO_VALUE_ADDRESS:
-        add_array(text, seen);
+        add_array(text, argument);
         return;
     case SILO_VALUE_DESCRIPTOR:
-        add_array(text, seen);
+        add_array(text, argument);
         silo_wording_add(text, ", a tensor descriptor of %s, block [",
-                         silo_element_name(seen->element));
-        for (int32_t i = 0; i < seen->rank; i++)
-            silo_wording_add(text, "%s%lld", i ? ", " : "", (long long)seen->block[i]);
+                         silo_element_name(argument->element));
+        for (int32_t i = 0; i < argument->rank; i++)
+            silo_wording_add(text, "%s%lld", i ? ", " : "", (long long)argument->block[i]);
         silo_wording_add(text, "]");
         return;
     case SILO_VALUE_NONE:
@@ -54,14 +55,14 @@ static void add_value(struct silo_wording *text, const struct silo_seen *seen) {
     case SILO_VALUE_INT:
     case SILO_VALUE_BOOL:
     case SILO_VALUE_FLOAT:
-        silo_value_repr(text, &seen->number);
-        silo_wording_add(text, ", %s", silo_element_name(seen->element));
+        silo_value_repr(text, &argument->number);
+        silo_wording_add(text, ", %s", silo_element_name(argument->element));
         return;
     case SILO_VALUE_CONSTANT:
     case SILO_VALUE_ABSENT:
         break;
     }
-    silo_value_repr(text, &seen->number);
+    silo_value_repr(text, &argument->number);
 }
 
 /* Writes the call in one line, with the guard's facts about each argument. */
@@ -79,15 +80,15 @@ static void add_call(struct silo_wording *text, const struct silo_situation *at)
     silo_wording_add_string(text, at->kernel->name);
     silo_wording_add(text, "(");
     for (uint32_t i = 0; i < at->kernel->signature->count; i++) {
-        const struct silo_seen *seen = &call->arguments[i];
-        if (seen->kind == SILO_VALUE_ABSENT)
+        const struct silo_seen *argument = &call->arguments[i];
+        if (argument->kind == SILO_VALUE_ABSENT)
             continue;
         silo_wording_add(text, "%s", comma);
         silo_wording_add_string(text, at->kernel->signature->parameters[i].name);
         silo_wording_add(text, "=");
-        add_value(text, seen);
+        add_value(text, argument);
         for (size_t j = 0; j < sizeof flags / sizeof *flags; j++) {
-            if (seen->flags & flags[j].flag)
+            if (argument->flags & flags[j].flag)
                 silo_wording_add(text, ", %s", flags[j].name);
         }
         comma = "; ";
@@ -138,12 +139,13 @@ static struct obstacle obstacle_of(const struct silo_situation *at,
     if (worst.depth == FAR)
         return worst;
     for (uint32_t i = 0; i < variant->signature->count; i++) {
-        const int found = silo_parameter_accepts(at->kernel->signature, at->call, variant, i, NULL);
-        if (found == SILO_OK || depth_of(found) > worst.depth)
+        const int verdict =
+            silo_parameter_accepts(at->kernel->signature, at->call, variant, i, NULL);
+        if (verdict == SILO_OK || depth_of(verdict) > worst.depth)
             continue;
-        if (depth_of(found) == worst.depth && found != worst.code)
+        if (depth_of(verdict) == worst.depth && verdict != worst.code)
             continue;
-        worst = (struct obstacle){found, depth_of(found), i};
+        worst = (struct obstacle){verdict, depth_of(verdict), i};
     }
     return worst;
 }
@@ -155,18 +157,18 @@ struct verdict {
     int64_t parameter;
 };
 
-static void add_verdict(struct verdict *verdict, const struct obstacle *one,
+static void add_verdict(struct verdict *verdict, const struct obstacle *obstacle,
                         const struct silo_variant *variant) {
-    if (verdict->variant != NULL && one->depth < verdict->depth)
+    if (verdict->variant != NULL && obstacle->depth < verdict->depth)
         return;
-    if (verdict->variant == NULL || one->depth > verdict->depth) {
-        *verdict = (struct verdict){one->code, one->depth, variant, one->parameter};
+    if (verdict->variant == NULL || obstacle->depth > verdict->depth) {
+        *verdict = (struct verdict){obstacle->code, obstacle->depth, variant, obstacle->parameter};
         return;
     }
-    if (one->code != verdict->code)
+    if (obstacle->code != verdict->code)
         verdict->code = SILO_ERROR_NO_VARIANT;
-    if (one->parameter > verdict->parameter) {
-        verdict->parameter = one->parameter;
+    if (obstacle->parameter > verdict->parameter) {
+        verdict->parameter = obstacle->parameter;
         verdict->variant = variant;
     }
 }
@@ -235,8 +237,8 @@ int silo_report_none(const struct silo_situation *at, silo_error *error) {
             silo_wording_clear(&lines);
             return -1;
         }
-        const struct obstacle one = obstacle_of(at, variant);
-        add_verdict(&verdict, &one, variant);
+        const struct obstacle obstacle = obstacle_of(at, variant);
+        add_verdict(&verdict, &obstacle, variant);
         silo_wording_add(&lines, i ? "\n" : "");
         silo_report_label(&lines, variant);
         silo_wording_add(&lines, ": ");

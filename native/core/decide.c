@@ -14,20 +14,20 @@ const struct silo_value *silo_scalar_named(const struct silo_situation *at,
     for (uint32_t i = 0; i < signature->count; i++) {
         if (!silo_string_same(signature->parameters[i].name, name))
             continue;
-        const struct silo_seen *seen = &at->call->arguments[i];
-        if (seen->kind == SILO_VALUE_INT || seen->kind == SILO_VALUE_BOOL ||
-            seen->kind == SILO_VALUE_FLOAT || seen->kind == SILO_VALUE_CONSTANT)
-            return &seen->number;
+        const struct silo_seen *argument = &at->call->arguments[i];
+        if (argument->kind == SILO_VALUE_INT || argument->kind == SILO_VALUE_BOOL ||
+            argument->kind == SILO_VALUE_FLOAT || argument->kind == SILO_VALUE_CONSTANT)
+            return &argument->number;
         return signature->parameters[i].has_default ? &signature->parameters[i].fallback : NULL;
     }
     return NULL;
 }
 
-static const int64_t *fact_named(const struct silo_place *place, struct silo_string name) {
-    for (uint32_t i = 0; i < place->fact_count; i++) {
-        if (strlen(place->facts[i].name) == name.length &&
-            memcmp(place->facts[i].name, name.data, name.length) == 0)
-            return &place->facts[i].value;
+static const int64_t *fact_named(const struct silo_place *device, struct silo_string name) {
+    for (uint32_t i = 0; i < device->fact_count; i++) {
+        if (strlen(device->facts[i].name) == name.length &&
+            memcmp(device->facts[i].name, name.data, name.length) == 0)
+            return &device->facts[i].value;
     }
     return NULL;
 }
@@ -120,12 +120,12 @@ static int derived_hold(const struct silo_situation *at, const struct silo_varia
         }
     }
     struct derivation from = {at, variant->config, 0, values};
-    int found = derive(&from, why);
-    for (uint32_t i = 0; found == SILO_OK && i < kernel->derived_count; i++)
-        found = derived_differs(variant, &kernel->derived[i], &values[i], why);
+    int status = derive(&from, why);
+    for (uint32_t i = 0; status == SILO_OK && i < kernel->derived_count; i++)
+        status = derived_differs(variant, &kernel->derived[i], &values[i], why);
     if (values != few)
         free(values);
-    return found;
+    return status;
 }
 
 /* ---- the grid ---- */
@@ -137,8 +137,8 @@ struct grid_values {
 
 static const struct silo_value *grid_config(const void *context, struct silo_string name) {
     const struct grid_values *from = context;
-    const struct silo_value *found = silo_constant_of(from->variant->specialization, name);
-    return found ? found : silo_config_value(from->variant->config, name);
+    const struct silo_value *constant = silo_constant_of(from->variant->specialization, name);
+    return constant ? constant : silo_config_value(from->variant->config, name);
 }
 
 static const struct silo_seen *seen_of(const void *context, struct silo_string name) {
@@ -147,12 +147,13 @@ static const struct silo_seen *seen_of(const void *context, struct silo_string n
 }
 
 static const struct silo_value *grid_argument(const void *context, struct silo_string name) {
-    const struct silo_value *found = grid_config(context, name);
-    const struct silo_seen *seen = found ? NULL : seen_of(context, name);
-    if (seen != NULL && (seen->kind == SILO_VALUE_INT || seen->kind == SILO_VALUE_BOOL ||
-                         seen->kind == SILO_VALUE_FLOAT))
-        return &seen->number;
-    return found;
+    const struct silo_value *constant = grid_config(context, name);
+    const struct silo_seen *argument = constant ? NULL : seen_of(context, name);
+    if (argument != NULL &&
+        (argument->kind == SILO_VALUE_INT || argument->kind == SILO_VALUE_BOOL ||
+         argument->kind == SILO_VALUE_FLOAT))
+        return &argument->number;
+    return constant;
 }
 
 static const int64_t *grid_fact(const void *context, struct silo_string name) {
@@ -160,24 +161,24 @@ static const int64_t *grid_fact(const void *context, struct silo_string name) {
 }
 
 static bool grid_shape(const void *context, struct silo_string name, struct silo_axes *axes) {
-    const struct silo_seen *seen = seen_of(context, name);
-    if (seen == NULL || seen->shape == NULL)
+    const struct silo_seen *argument = seen_of(context, name);
+    if (argument == NULL || argument->shape == NULL)
         return false;
-    *axes = (struct silo_axes){seen->shape, seen->rank};
+    *axes = (struct silo_axes){argument->shape, argument->rank};
     return true;
 }
 
 static bool grid_strides(const void *context, struct silo_string name, struct silo_axes *axes) {
-    const struct silo_seen *seen = seen_of(context, name);
-    if (seen == NULL || seen->shape == NULL)
+    const struct silo_seen *argument = seen_of(context, name);
+    if (argument == NULL || argument->shape == NULL)
         return false;
-    *axes = (struct silo_axes){seen->strides, seen->strides ? seen->rank : 0};
+    *axes = (struct silo_axes){argument->strides, argument->strides ? argument->rank : 0};
     return true;
 }
 
 static int64_t grid_itemsize(const void *context, struct silo_string name) {
-    const struct silo_seen *seen = seen_of(context, name);
-    return seen == NULL ? 0 : (seen->element & 0xff) / 8;
+    const struct silo_seen *argument = seen_of(context, name);
+    return argument == NULL ? 0 : (argument->element & 0xff) / 8;
 }
 
 /* Compares the call's grid with the grid that the variant was built for. Returns SILO_OK, or a code
@@ -216,10 +217,10 @@ static int grid_problem(const struct silo_situation *at, const struct silo_varia
     return SILO_ERROR_NO_VARIANT;
 }
 
-bool silo_place_runs(const struct silo_place *place, const struct silo_target *target,
+bool silo_place_runs(const struct silo_place *device, const struct silo_target *target,
                      struct silo_string blob_kind, char *reason, size_t room) {
-    for (uint32_t i = 0; i < place->rule_count; i++) {
-        const struct silo_run_rule *rule = &place->rules[i];
+    for (uint32_t i = 0; i < device->rule_count; i++) {
+        const struct silo_run_rule *rule = &device->rules[i];
         if (strcmp(rule->target, target->text.data) != 0 ||
             strcmp(rule->blob_kind, blob_kind.data) != 0)
             continue;
@@ -227,7 +228,7 @@ bool silo_place_runs(const struct silo_place *place, const struct silo_target *t
             snprintf(reason, room, "%s", rule->reason);
         return rule->runs;
     }
-    return silo_runs_on(target->text.data, place->target, blob_kind.data, reason, room);
+    return silo_runs_on(target->text.data, device->target, blob_kind.data, reason, room);
 }
 
 int silo_decide(const struct silo_situation *at, const struct silo_variant *variant,
@@ -242,16 +243,16 @@ int silo_decide(const struct silo_situation *at, const struct silo_variant *vari
     }
     struct silo_wording accepted = {0}, refused = {0};
     struct silo_wording *const words = why ? &accepted : NULL, *const no = why ? &refused : NULL;
-    int found = silo_accepts(at->kernel->signature, at->call, variant, words);
-    if (found != SILO_OK) {
+    int verdict = silo_accepts(at->kernel->signature, at->call, variant, words);
+    if (verdict != SILO_OK) {
         silo_wording_add(why, "%s", silo_wording_read(&accepted));
     } else {
-        found = derived_hold(at, variant, no);
-        if (found == SILO_OK)
-            found = grid_problem(at, variant, no);
-        silo_wording_add(why, "%s", silo_wording_read(found == SILO_OK ? &accepted : &refused));
+        verdict = derived_hold(at, variant, no);
+        if (verdict == SILO_OK)
+            verdict = grid_problem(at, variant, no);
+        silo_wording_add(why, "%s", silo_wording_read(verdict == SILO_OK ? &accepted : &refused));
     }
     silo_wording_clear(&accepted);
     silo_wording_clear(&refused);
-    return found;
+    return verdict;
 }

@@ -21,9 +21,9 @@ const struct silo_value *silo_scalar_named(const struct silo_situation *at,
                                            struct silo_string name);
 
 /* Whether the device runs code of a kind ("cubin", "so", ...) for a target: by the rule that
- * `place` brings, or else by silo_runs_on. Writes the rule that decided into `reason`, cut to
+ * `device` brings, or else by silo_runs_on. Writes the rule that decided into `reason`, cut to
  * `room` bytes; `reason` may be NULL. */
-bool silo_place_runs(const struct silo_place *place, const struct silo_target *target,
+bool silo_place_runs(const struct silo_place *device, const struct silo_target *target,
                      struct silo_string blob_kind, char *reason, size_t room);
 
 /* Returns SILO_OK if the variant serves the call, or a code of silo_accepts;

@@ -141,19 +141,19 @@ int silo_rules_lookup(const struct silo_rules *rules, const struct silo_string *
     }
     const int64_t step =
         rules->steps != NULL && nearest != 0 ? step_for(rules, key, bucket, count) : -1;
-    uint32_t place = rules->rule_count; /* index into `compilers`: rules first, then the fallback,
+    uint32_t index = rules->rule_count; /* index into `compilers`: rules first, then the fallback,
                                            then the steps */
     if (step >= 0) {
         ruled->config = rules->steps[step].config;
-        place += 1 + (uint32_t)step;
+        index += 1 + (uint32_t)step;
     } else if (near != NULL) {
         ruled->config = near->config;
-        place = (uint32_t)(near - rules->rules);
+        index = (uint32_t)(near - rules->rules);
     } else {
         ruled->config = rules->fallback;
     }
     ruled->has_compiler = rules->compilers != NULL;
-    ruled->compiler = ruled->has_compiler ? rules->compilers[place] : 0;
+    ruled->compiler = ruled->has_compiler ? rules->compilers[index] : 0;
     if (bucket != few)
         free(bucket);
     return 0;

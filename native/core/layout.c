@@ -49,15 +49,15 @@ static const struct silo_tensor_map_info *map_of(const struct silo_launch_info *
     uint32_t before = 0;
     for (const struct silo_layout_slot *other = launch->layout; other < slot; other++)
         before += is_text(other->type, "tensormap") && same(other->name, slot->name);
-    const struct silo_tensor_map_info *found = NULL;
+    const struct silo_tensor_map_info *map = NULL;
     for (uint32_t i = 0; i < launch->map_count; i++) {
         if (!same(launch->maps[i].name, slot->name))
             continue;
-        found = &launch->maps[i];
+        map = &launch->maps[i];
         if (before-- == 0)
             break;
     }
-    return found;
+    return map;
 }
 
 static void take_axes(const struct silo_tensor_map_info *info, struct silo_map_form *form) {
@@ -104,8 +104,9 @@ static int require_layout(const struct silo_variant *variant, const struct silo_
                           silo_error *error) {
     const struct silo_specialization *special = variant->specialization;
     for (uint32_t i = 0; i < special->extent_count; i++) {
-        const struct silo_named_extents *one = &special->extents[i];
-        if (same(one->name, slot->name) && (one->dynamic != NULL || one->strides != NULL))
+        const struct silo_named_extents *extents = &special->extents[i];
+        if (same(extents->name, slot->name) &&
+            (extents->dynamic != NULL || extents->strides != NULL))
             return 0;
     }
     return silo_fail(error, SILO_ERROR_UNSUPPORTED,

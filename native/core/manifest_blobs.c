@@ -118,9 +118,9 @@ int64_t silo_blobs_find(const struct silo_manifest *manifest, const char *sha256
     /* The table is sorted by kind, then by sha256. */
     for (uint32_t first = 0; first < manifest->blob_count;) {
         const uint32_t end = kind_end(manifest, first);
-        const bool wanted =
+        const bool is_match =
             kind == NULL || silo_text_order(&manifest->blobs[first].kind, kind) == 0;
-        uint32_t low = first, high = wanted ? end : first;
+        uint32_t low = first, high = is_match ? end : first;
         while (low < high) {
             const uint32_t middle = low + (high - low) / 2;
             const int order = memcmp(sha256, manifest->blobs[middle].sha256, length);

@@ -35,8 +35,8 @@ int64_t silo_kernels_find(const struct silo_manifest *manifest, const char *name
     uint32_t low = 0, high = manifest->kernel_count;
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
-        const struct silo_string *found = &manifest->kernels[middle].name;
-        const int order = silo_bytes_order(name, length, found->data, found->length);
+        const struct silo_string *middle_name = &manifest->kernels[middle].name;
+        const int order = silo_bytes_order(name, length, middle_name->data, middle_name->length);
         if (order == 0)
             return middle;
         if (order < 0)
@@ -128,9 +128,9 @@ static int check_document(const struct silo_manifest *manifest,
     const int64_t number = silo_blob_number(manifest, decoding, field, index);
     if (number < 0)
         return -1;
-    const struct silo_string found = manifest->blobs[number].kind;
-    if (found.length != strlen(kind) || memcmp(found.data, kind, found.length) != 0)
-        return silo_refuse(decoding, field, "a blob of kind %s where %s is needed", found.data,
+    const struct silo_string blob_kind = manifest->blobs[number].kind;
+    if (blob_kind.length != strlen(kind) || memcmp(blob_kind.data, kind, blob_kind.length) != 0)
+        return silo_refuse(decoding, field, "a blob of kind %s where %s is needed", blob_kind.data,
                            kind);
     return 0;
 }

@@ -16,21 +16,21 @@ static bool read_hex_float(const char *text, size_t length, double *value) {
     const char *at = text, *end = text + length;
     const bool negative = at < end && *at == '-';
     at += negative;
-    const size_t left = (size_t)(end - at);
-    if (left == 3 && memcmp(at, "inf", 3) == 0) {
+    const size_t remaining = (size_t)(end - at);
+    if (remaining == 3 && memcmp(at, "inf", 3) == 0) {
         *value = negative ? -(double)INFINITY : (double)INFINITY;
         return true;
     }
-    if (left == 3 && memcmp(at, "nan", 3) == 0 && !negative) {
+    if (remaining == 3 && memcmp(at, "nan", 3) == 0 && !negative) {
         *value = (double)NAN;
         return true;
     }
-    if (left == 8 && memcmp(at, "0x0.0p+0", 8) == 0) {
+    if (remaining == 8 && memcmp(at, "0x0.0p+0", 8) == 0) {
         *value = negative ? -0.0 : 0.0;
         return true;
     }
-    if (left < 4 + DIGITS + 3 || at[0] != '0' || at[1] != 'x' || (at[2] != '0' && at[2] != '1') ||
-        at[3] != '.' || at[4 + DIGITS] != 'p')
+    if (remaining < 4 + DIGITS + 3 || at[0] != '0' || at[1] != 'x' ||
+        (at[2] != '0' && at[2] != '1') || at[3] != '.' || at[4 + DIGITS] != 'p')
         return false;
     uint64_t bits = 0;
     for (int i = 0; i < DIGITS; i++) {
@@ -270,31 +270,31 @@ static int decode_members(const struct silo_decoding *decoding, const struct sil
     if (node->count > SILO_MAX_MEMBERS)
         return silo_refuse(decoding, field, "values of a config: %u members; at most %d",
                            node->count, SILO_MAX_MEMBERS);
-    struct silo_named_value *made = silo_decoding_array(decoding, node->count, sizeof *made);
-    if (made == NULL)
+    struct silo_named_value *members = silo_decoding_array(decoding, node->count, sizeof *members);
+    if (members == NULL)
         return -1;
     bool sorted = true;
     for (uint32_t i = 0; i < node->count; i++) {
-        made[i].name = (struct silo_string){node->items[2 * i].text, node->items[2 * i].count};
-        if (silo_decode_value(decoding, field, &node->items[2 * i + 1], &made[i].value) != 0)
+        members[i].name = (struct silo_string){node->items[2 * i].text, node->items[2 * i].count};
+        if (silo_decode_value(decoding, field, &node->items[2 * i + 1], &members[i].value) != 0)
             return -1;
-        sorted = sorted && (i == 0 || by_name(&made[i - 1], &made[i]) < 0);
+        sorted = sorted && (i == 0 || by_name(&members[i - 1], &members[i]) < 0);
     }
     if (!sorted)
-        qsort(made, node->count, sizeof *made, by_name);
-    *values = made;
+        qsort(members, node->count, sizeof *members, by_name);
+    *values = members;
     *count = node->count;
     return 0;
 }
 
 int silo_decode_config(const struct silo_decoding *decoding, const struct silo_field *field,
                        const struct silo_json *node, struct silo_config *config) {
-    const struct silo_json *found[SILO_CONFIG_MEMBERS];
-    if (silo_need_members(decoding, field, node, &SILO_CONFIG_LIST, found) != 0 ||
-        decode_members(decoding, field, found[SILO_CONFIG_VALUES], &config->values,
+    const struct silo_json *members[SILO_CONFIG_MEMBERS];
+    if (silo_need_members(decoding, field, node, &SILO_CONFIG_LIST, members) != 0 ||
+        decode_members(decoding, field, members[SILO_CONFIG_VALUES], &config->values,
                        &config->value_count) != 0)
         return -1;
-    return decode_members(decoding, field, found[SILO_CONFIG_OPTIONS], &config->options,
+    return decode_members(decoding, field, members[SILO_CONFIG_OPTIONS], &config->options,
                           &config->option_count);
 }
 
@@ -321,11 +321,11 @@ static bool is_value(const struct silo_json *node, const struct silo_value *valu
     case SILO_IS_BIG_INT:
         return silo_json_is(tag, "int") && is_text(body, value->text);
     case SILO_IS_FLOAT: {
-        double found;
+        double real;
         if (!silo_json_is(tag, "float") || body->type != SILO_JSON_TEXT ||
-            !read_hex_float(body->text, body->count, &found))
+            !read_hex_float(body->text, body->count, &real))
             return false;
-        return isnan(found) ? isnan(value->real) : memcmp(&found, &value->real, sizeof found) == 0;
+        return isnan(real) ? isnan(value->real) : memcmp(&real, &value->real, sizeof real) == 0;
     }
     case SILO_IS_ELEMENT: {
         const struct silo_dtype type = {(uint8_t)(value->element >> 8), (uint8_t)value->element};

@@ -26,7 +26,7 @@ struct silo_served {
 /* Compiles the declared grid of a variant on a device. -1 with SILO_ERROR_EXPRESSION; `grid` must
  * be cleared in either case. */
 int silo_served_grid(const struct silo_kernel_info *kernel, const struct silo_variant *variant,
-                     const struct silo_place *place, struct silo_grid_programs *grid,
+                     const struct silo_place *device, struct silo_grid_programs *grid,
                      silo_error *error);
 
 /* Checks that a variant has the parameters of its kernel. Returns -1 with SILO_ERROR_DAMAGED, which

@@ -20,8 +20,8 @@ static void add(struct words *words, const char *format, ...) {
     const int length =
         vsnprintf(words->text + words->used, words->room - words->used, format, arguments);
     va_end(arguments);
-    const size_t left = words->room - words->used - 1;
-    words->used += length < 0 ? 0 : (size_t)length < left ? (size_t)length : left;
+    const size_t remaining = words->room - words->used - 1;
+    words->used += length < 0 ? 0 : (size_t)length < remaining ? (size_t)length : remaining;
 }
 
 static const char *element_name(uint16_t element) {
@@ -43,8 +43,8 @@ static void add_list(struct words *words, const int64_t *values, int32_t count) 
     add(words, "]");
 }
 
-static void add_array(struct words *words, const char *what, const silo_argument *argument) {
-    add(words, "%s of ", what);
+static void add_array(struct words *words, const char *noun, const silo_argument *argument) {
+    add(words, "%s of ", noun);
     add_element(words, argument->element);
     if (argument->rank < 0 || argument->rank > SILO_MAX_AXES)
         add(words, " of rank %d", (int)argument->rank);
@@ -142,17 +142,17 @@ static void add_noun(struct words *words, const struct silo_parameter *parameter
 }
 
 int silo_tagged_fail(const struct silo_intake *intake, int32_t index, const silo_argument *argument,
-                     int code, const char *wanted, silo_error *error) {
-    char needs[160], given[320];
+                     int code, const char *expected, silo_error *error) {
+    char needs[160], actual[320];
     struct words words = {needs, sizeof needs, 0};
     needs[0] = '\0';
-    if (wanted != NULL)
-        add(&words, "%s", wanted);
+    if (expected != NULL)
+        add(&words, "%s", expected);
     else
         add_noun(&words, &intake->parameters[index]);
-    silo_tagged_describe(argument, given, sizeof given);
+    silo_tagged_describe(argument, actual, sizeof actual);
     return silo_fail(error, code, "%s: argument '%s' needs %s, got %s", intake->kernel,
-                     silo_intake_name(intake, index), needs, given);
+                     silo_intake_name(intake, index), needs, actual);
 }
 
 int silo_tagged_refuse(const struct silo_intake *intake, int32_t index, int code, silo_error *error,
@@ -212,8 +212,8 @@ int silo_tagged_missing(const struct silo_intake *intake, const silo_argument *a
     const char *comma = "";
     add(&words, "%s is called without ", intake->kernel);
     for (int32_t i = 0; i < intake->count; i++) {
-        const bool given = (size_t)i < count && arguments[i].kind != SILO_ARGUMENT_ABSENT;
-        if (given || (intake->parameters[i].flags & SILO_PARAMETER_OPTIONAL) ||
+        const bool is_passed = (size_t)i < count && arguments[i].kind != SILO_ARGUMENT_ABSENT;
+        if (is_passed || (intake->parameters[i].flags & SILO_PARAMETER_OPTIONAL) ||
             intake->names[i].has_default)
             continue;
         add(&words, "%s%s", comma, silo_intake_name(intake, i));

@@ -8,9 +8,9 @@
 /* Converts an argument to a value. */
 struct silo_value silo_tagged_value(const silo_argument *argument);
 
-/* Fills `seen`, an entry for each parameter, with the guard's facts about the argument and its
+/* Fills `facts`, an entry for each parameter, with the guard's facts about the argument and its
  * value. Strides that the call does not give are written to `strides`, which has SILO_MAX_AXES
  * items for each parameter. */
-void silo_tagged_see(const struct silo_tagged *tagged, struct silo_seen *seen, int64_t *strides);
+void silo_tagged_see(const struct silo_tagged *tagged, struct silo_seen *facts, int64_t *strides);
 
 #endif

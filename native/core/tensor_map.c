@@ -65,14 +65,14 @@ bool silo_map_reads_shape(const struct silo_map_form *form) {
     return false;
 }
 
-/* Reports a wrong extent or stride (`what`: "shape", "strides") of an array. */
-static int refuse_axis(silo_error *error, const char *what, int32_t axis, int64_t value,
-                       const char *wanted) {
+/* Reports a wrong extent or stride (`noun`: "shape", "strides") of an array. */
+static int refuse_axis(silo_error *error, const char *noun, int32_t axis, int64_t value,
+                       const char *expected) {
     if (axis == SILO_NO_AXIS)
-        return silo_fail(error, SILO_ERROR_SHAPE, "is taken with %s %lld; %s", what,
-                         (long long)value, wanted);
-    return silo_fail(error, SILO_ERROR_SHAPE, "has %s[%d] = %lld; %s", what, (int)axis,
-                     (long long)value, wanted);
+        return silo_fail(error, SILO_ERROR_SHAPE, "is taken with %s %lld; %s", noun,
+                         (long long)value, expected);
+    return silo_fail(error, SILO_ERROR_SHAPE, "has %s[%d] = %lld; %s", noun, (int)axis,
+                     (long long)value, expected);
 }
 
 int silo_map_of_array(const struct silo_map_form *form, uint64_t address, int32_t ndim,

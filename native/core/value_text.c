@@ -85,10 +85,10 @@ static void add_float(struct silo_wording *text, double value) {
 
 /* Returns the bytes of the UTF-8 character at `at`, and sets `*code` to its code point. An invalid
  * byte counts as a character. */
-static uint32_t character_at(const unsigned char *at, uint32_t left, uint32_t *code) {
+static uint32_t character_at(const unsigned char *at, uint32_t remaining, uint32_t *code) {
     const uint32_t bytes = *at >= 0xf0 ? 4 : *at >= 0xe0 ? 3 : *at >= 0xc0 ? 2 : 1;
     *code = bytes > 1 ? *at & (0x7fU >> bytes) : *at;
-    if (bytes > left)
+    if (bytes > remaining)
         return 1;
     for (uint32_t i = 1; i < bytes; i++)
         *code = *code << 6 | (at[i] & 0x3fU);
