@@ -35,10 +35,10 @@ void *silo_arena_array(struct silo_arena *arena, size_t count, size_t size) {
         arena->next = chunk->data;
         arena->left = data;
     }
-    void *taken = arena->next;
+    void *memory = arena->next;
     arena->next += bytes;
     arena->left -= bytes;
-    return taken;
+    return memory;
 }
 
 void silo_arena_free(struct silo_arena *arena) {

@@ -44,11 +44,11 @@ static silo_cpu_entry *entry_of(const struct silo_function *function) {
 static int launch_one(const struct silo_launch *launch, struct silo_cpu_thread *thread) {
     const struct silo_function *function = launch->function;
     silo_cpu_entry *entry = entry_of(function);
-    struct silo_cpu_launch asked;
-    asked.name = function->name;
-    asked.grid = launch->grid;
+    struct silo_cpu_launch request;
+    request.name = function->name;
+    request.grid = launch->grid;
     struct silo_cpu_job job;
-    job.launch = &asked;
+    job.launch = &request;
     struct silo_cpu_runner own;
     own.context.fault.bytes = sizeof own.context;
     own.context.fault.claimed = 0;
@@ -94,16 +94,17 @@ static uint32_t best_parts(uint64_t total, uint64_t threads, uint32_t most) {
 }
 
 /* Returns into how many parts to split each program. This is more than 1 only if the launch has few
- * programs for its threads, programs are long (`known` is the time of a program in 1/16 nanosecond;
- * 0: unknown), and the kernel can split them. The kernel is asked for the most parts that it can
- * make by a call without programs. */
-static uint32_t parts_of(const struct silo_cpu_launch *launch, uint64_t known) {
+ * programs for its threads, programs are long (`each_cost` is the time of a program in 1/16
+ * nanosecond; 0: unknown), and the kernel can split them. The kernel is asked for the most parts
+ * that it can make by a call without programs. */
+static uint32_t parts_of(const struct silo_cpu_launch *launch, uint64_t each_cost) {
     const struct silo_cpu_share *share = &launch->share;
     uint64_t threads = (uint64_t)silo_cpu_threads();
     if (share->threads != 0 && share->threads < threads)
         threads = share->threads;
     if (launch->scratch_bytes == 0 || threads < 2 || launch->total >= 4 * threads ||
-        (known != 0 && known < UINT64_C(16) * LEAST_CUT) || share->chunk == 1 || share->cooperative)
+        (each_cost != 0 && each_cost < UINT64_C(16) * LEAST_CUT) || share->chunk == 1 ||
+        share->cooperative)
         return 1;
     /* The kernel is not asked within another kernel: the outer kernel is using this thread's
      * scratch memory, and the inner one may write to it even in a call without programs. */
@@ -113,13 +114,13 @@ static uint32_t parts_of(const struct silo_cpu_launch *launch, uint64_t known) {
     void *scratch = silo_cpu_thread_scratch(thread, launch->scratch_bytes);
     if (scratch == NULL)
         return 1;
-    struct silo_context asked = {.fault = {.bytes = sizeof asked}, .parts = SILO_CPU_MOST_PARTS};
-    asked.program = UINT64_MAX;
-    asked.alone = true;
-    asked.entered = SILO_CPU_OUTSIDE;
-    launch->entry(launch->params, launch->grid, 0, 0, scratch, &asked);
-    const bool answered = asked.parts != SILO_CPU_MOST_PARTS;
-    return answered ? best_parts(launch->total, threads, asked.parts) : 1;
+    struct silo_context query = {.fault = {.bytes = sizeof query}, .parts = SILO_CPU_MOST_PARTS};
+    query.program = UINT64_MAX;
+    query.alone = true;
+    query.entered = SILO_CPU_OUTSIDE;
+    launch->entry(launch->params, launch->grid, 0, 0, scratch, &query);
+    const bool answered = query.parts != SILO_CPU_MOST_PARTS;
+    return answered ? best_parts(launch->total, threads, query.parts) : 1;
 }
 
 static SILO_NOINLINE int launch_any(const struct silo_launch *launch, uint64_t total) {
@@ -127,7 +128,7 @@ static SILO_NOINLINE int launch_any(const struct silo_launch *launch, uint64_t t
     /* a local variable, because launches made by programs of this launch overwrite `fault` */
     struct silo_fault own;
     own.text[0] = '\0';
-    struct silo_cpu_launch asked = {
+    struct silo_cpu_launch request = {
         .entry = entry_of(function),
         .name = function->name,
         .params = launch->params,
@@ -139,16 +140,16 @@ static SILO_NOINLINE int launch_any(const struct silo_launch *launch, uint64_t t
         .fault = &own,
         .holds_lock = launch->holds_lock != 0,
     };
-    asked.parts =
-        total != 0 ? parts_of(&asked, __atomic_load_n(&function->cost, __ATOMIC_RELAXED)) : 1;
+    request.parts =
+        total != 0 ? parts_of(&request, __atomic_load_n(&function->cost, __ATOMIC_RELAXED)) : 1;
     int code;
-    if (asked.parts == 1) {
-        code = silo_cpu_run(&asked, &function->cost);
+    if (request.parts == 1) {
+        code = silo_cpu_run(&request, &function->cost);
     } else {
-        asked.total = total * asked.parts;
-        code = silo_cpu_run(&asked, &function->part_cost);
+        request.total = total * request.parts;
+        code = silo_cpu_run(&request, &function->part_cost);
         const uint64_t part = __atomic_load_n(&function->part_cost, __ATOMIC_RELAXED);
-        __atomic_store_n(&function->cost, part * asked.parts, __ATOMIC_RELAXED);
+        __atomic_store_n(&function->cost, part * request.parts, __ATOMIC_RELAXED);
     }
     if (code != 0)
         memcpy(fault.text, own.text, sizeof fault.text);
@@ -310,8 +311,8 @@ static bool lies_in(void *object, const void *address, Dl_info *where) {
     if (dlinfo(object, RTLD_DI_LINKMAP, &own) != 0 || own == NULL)
         return false;
 #ifdef __GLIBC__
-    void *found = NULL;
-    return dladdr1(address, where, &found, RTLD_DL_LINKMAP) != 0 && found == own;
+    void *map = NULL;
+    return dladdr1(address, where, &map, RTLD_DL_LINKMAP) != 0 && map == own;
 #else
     return dladdr(address, where) != 0 && (uintptr_t)where->dli_fbase == own->l_addr;
 #endif
@@ -331,16 +332,16 @@ struct place {
 };
 
 static int look_at_segments(struct dl_phdr_info *object, size_t size, void *data) {
-    struct place *place = data;
+    struct place *search = data;
     (void)size;
-    if (object->dlpi_addr != place->base)
+    if (object->dlpi_addr != search->base)
         return 0;
     for (int i = 0; i < object->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
         const ElfW(Addr) begin = object->dlpi_addr + segment->p_vaddr;
         if (segment->p_type == PT_LOAD && (segment->p_flags & PF_X) != 0 &&
-            place->address >= begin && place->address - begin < segment->p_memsz)
-            place->runs = true;
+            search->address >= begin && search->address - begin < segment->p_memsz)
+            search->runs = true;
     }
     return 1;
 }
@@ -348,16 +349,16 @@ static int look_at_segments(struct dl_phdr_info *object, size_t size, void *data
 /* Whether the object's symbol at this address is a function in executable memory. */
 static bool is_function(void *object, const void *address) {
     Dl_info where = {0};
-    void *found = NULL;
+    void *entry = NULL;
     struct link_map *own = NULL;
     if (dlinfo(object, RTLD_DI_LINKMAP, &own) != 0 || own == NULL ||
-        dladdr1(address, &where, &found, RTLD_DL_SYMENT) == 0 || found == NULL)
+        dladdr1(address, &where, &entry, RTLD_DL_SYMENT) == 0 || entry == NULL)
         return false;
-    const ElfW(Sym) *symbol = found;
-    struct place place = {own->l_addr, (ElfW(Addr))address, false};
-    dl_iterate_phdr(look_at_segments, &place);
+    const ElfW(Sym) *symbol = entry;
+    struct place search = {own->l_addr, (ElfW(Addr))address, false};
+    dl_iterate_phdr(look_at_segments, &search);
     /* ELF32_ST_TYPE is the same macro */
-    return ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && place.runs;
+    return ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && search.runs;
 }
 #else
 static bool is_function(void *object, const void *address) {

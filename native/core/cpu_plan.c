@@ -244,8 +244,8 @@ static bool is_large(const struct cpu_node *node, uint64_t total) {
         return true;
     if (total == 1)
         return false;
-    const uint64_t known = __atomic_load_n(&node->function->cost, __ATOMIC_RELAXED);
-    return known == 0 || total >= 16 * LEAST_SHARED / known;
+    const uint64_t cost = __atomic_load_n(&node->function->cost, __ATOMIC_RELAXED);
+    return cost == 0 || total >= 16 * LEAST_SHARED / cost;
 }
 
 static int report(const struct cpu_plan *plan, uint32_t number, int code, const char *text,
@@ -293,19 +293,19 @@ static int run_in_order(struct cpu_plan *plan, silo_error *error) {
 /* ---- running nodes at the same time ---- */
 
 static void put(struct cpu_plan *plan, uint32_t number) {
-    const uint32_t place = atomic_fetch_add_explicit(&plan->queued, 1, memory_order_relaxed);
-    atomic_store_explicit(&plan->queue[place], number + 1, memory_order_release);
+    const uint32_t position = atomic_fetch_add_explicit(&plan->queued, 1, memory_order_relaxed);
+    atomic_store_explicit(&plan->queue[position], number + 1, memory_order_release);
 }
 
 /* Takes from the queue a node that may begin now. Returns the node's number plus 1, or 0 if the
  * queue has none. */
 static uint32_t take(struct cpu_plan *plan) {
-    uint32_t place = atomic_load_explicit(&plan->taken, memory_order_relaxed);
-    while (place < atomic_load_explicit(&plan->queued, memory_order_relaxed)) {
-        const uint32_t number = atomic_load_explicit(&plan->queue[place], memory_order_acquire);
+    uint32_t position = atomic_load_explicit(&plan->taken, memory_order_relaxed);
+    while (position < atomic_load_explicit(&plan->queued, memory_order_relaxed)) {
+        const uint32_t number = atomic_load_explicit(&plan->queue[position], memory_order_acquire);
         if (number == 0) /* another thread is about to write the number */
             return 0;
-        if (atomic_compare_exchange_weak_explicit(&plan->taken, &place, place + 1,
+        if (atomic_compare_exchange_weak_explicit(&plan->taken, &position, position + 1,
                                                   memory_order_relaxed, memory_order_relaxed))
             return number;
     }
@@ -435,11 +435,11 @@ static int plan_launch(void *state, void *stream, silo_error *error) {
                             possible */
         return run_in_order(plan, error);
     const int most = silo_cpu_threads(), threads = plan->width < most ? plan->width : most;
-    const enum silo_plan_order way = silo_plan_trial_next(&plan->trial, threads, has_large(plan));
+    const enum silo_plan_order order = silo_plan_trial_next(&plan->trial, threads, has_large(plan));
     const uint64_t begun = silo_cpu_now();
-    const int result =
-        way == SILO_PLAN_TOGETHER ? run_together(plan, threads, error) : run_in_order(plan, error);
-    silo_plan_trial_tell(&plan->trial, way, silo_cpu_now() - begun);
+    const int result = order == SILO_PLAN_TOGETHER ? run_together(plan, threads, error)
+                                                   : run_in_order(plan, error);
+    silo_plan_trial_tell(&plan->trial, order, silo_cpu_now() - begun);
     return result;
 }
 

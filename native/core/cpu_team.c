@@ -166,8 +166,8 @@ void silo_cpu_team_run(void (*body)(void *), void *argument) {
         team.parallel(body, argument, 0, 0);
     } else {
         /* 2: the flag of this ABI's version */
-        struct place place = {.flags = 2, .source = ";silo;launch;0;0;;"};
-        team.fork_call(&place, 2, run_one, body, argument);
+        struct place location = {.flags = 2, .source = ";silo;launch;0;0;;"};
+        team.fork_call(&location, 2, run_one, body, argument);
     }
 }
 

@@ -16,9 +16,10 @@ struct silo_cpu_thread *_Atomic silo_cpu_first_thread;
 
 struct silo_cpu_thread *silo_cpu_this_thread(void) {
     const pthread_t self = pthread_self();
-    for (struct silo_cpu_thread *one = atomic_load(&threads); one != NULL; one = one->next)
-        if (atomic_load(&one->used) && pthread_equal(one->self, self))
-            return one;
+    for (struct silo_cpu_thread *thread = atomic_load(&threads); thread != NULL;
+         thread = thread->next)
+        if (atomic_load(&thread->used) && pthread_equal(thread->self, self))
+            return thread;
     return NULL;
 }
 
@@ -88,11 +89,12 @@ void silo_cpu_block_signals(sigset_t *before) {
 
 /* Not safe while another thread runs kernels: called by the only thread of a forked child. */
 void silo_cpu_threads_renew(void) {
-    for (struct silo_cpu_thread *one = atomic_load(&threads); one != NULL; one = one->next)
-        if (one != this_thread && one->used) {
-            one->running = NULL;
-            one->mark = NULL;
-            one->used = false; /* the next thread that gets this entry also gets its memory */
+    for (struct silo_cpu_thread *thread = atomic_load(&threads); thread != NULL;
+         thread = thread->next)
+        if (thread != this_thread && thread->used) {
+            thread->running = NULL;
+            thread->mark = NULL;
+            thread->used = false; /* the next thread that gets this entry also gets its memory */
         }
 }
 

@@ -122,14 +122,14 @@ int silo_cpu_gather(struct silo_cpu_job *job) {
         return SILO_CPU_REFUSED;
     }
     job->gated = true;
-    uint64_t made = 1;
-    while (made < launch->total && add_thread(job) == 0)
-        made++;
-    if (made < launch->total)
+    uint64_t threads = 1;
+    while (threads < launch->total && add_thread(job) == 0)
+        threads++;
+    if (threads < launch->total)
         refuse(job,
                "its programs wait for each other (a cooperative launch), so all %llu must run "
                "at once, and the system gives this process threads for %llu: make the grid smaller",
-               made);
+               threads);
     pthread_mutex_lock(&crowd.mutex);
     job->gated = false;
     pthread_cond_broadcast(&crowd.changed);
@@ -144,25 +144,25 @@ void silo_cpu_disperse(struct silo_cpu_job *job) {
     pthread_mutex_unlock(&crowd.mutex);
 }
 
-/* Doubles the threads if no program began for a while. `left` programs have not begun. */
-static void look_for_threads(struct silo_cpu_job *job, uint64_t left, uint64_t time) {
+/* Doubles the threads if no program began for a while. `remaining` programs have not begun. */
+static void look_for_threads(struct silo_cpu_job *job, uint64_t remaining, uint64_t time) {
     uint64_t event = atomic_load_explicit(&job->event, memory_order_relaxed);
     if (time < event + STALLED)
         return;
     const uint32_t inside = atomic_load_explicit(&job->inside, memory_order_relaxed);
     const uint32_t most = job->launch->share.together;
-    uint32_t wanted = inside < left ? inside : (uint32_t)left;
-    if (wanted > most - inside || most < inside)
-        wanted = most > inside ? most - inside : 0;
+    uint32_t missing = inside < remaining ? inside : (uint32_t)remaining;
+    if (missing > most - inside || most < inside)
+        missing = most > inside ? most - inside : 0;
     /* If several threads wait, only one of them adds the new threads. */
-    if (wanted > 0 && !atomic_compare_exchange_strong(&job->event, &event, time))
+    if (missing > 0 && !atomic_compare_exchange_strong(&job->event, &event, time))
         return;
     uint32_t added = 0;
-    while (added < wanted && add_thread(job) == 0)
+    while (added < missing && add_thread(job) == 0)
         added++;
     if (added > 0)
         return;
-    if (wanted > 0)
+    if (missing > 0)
         /* restores the time when a program last began or a thread was added */
         atomic_store(&job->event, event);
     if (time >= event + STUCK)

@@ -186,33 +186,33 @@ static uint64_t last_clock(int thread, int likely) {
 
 /* Finds the threads of this process that are awake, except the calling thread and the pool's, and
  * returns their number. `others`: the number of threads that were checked. */
-static int look_through(int found[MOST_THREADS], int *others) {
-    int threads[MOST_THREADS], count = 0, seen = 0;
+static int look_through(int awake[MOST_THREADS], int *others) {
+    int threads[MOST_THREADS], count = 0, checked = 0;
     uint64_t clocks[MOST_THREADS];
     DIR *folder = opendir("/proc/self/task");
     if (folder == NULL)
         return 0;
     const int own = (int)syscall(SYS_gettid);
-    for (const struct dirent *entry; (entry = readdir(folder)) != NULL && seen < MOST_THREADS;) {
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL && checked < MOST_THREADS;) {
         const int thread = atoi(entry->d_name); /* 0 for "." and ".." */
         if (thread == 0 || thread == own || silo_cpu_workers_has(thread))
             continue;
-        threads[seen] = thread;
-        clocks[seen] = last_clock(thread, seen);
-        if (state_of(thread, &clocks[seen], false) == ON)
-            found[count++] = thread;
-        seen++;
+        threads[checked] = thread;
+        clocks[checked] = last_clock(thread, checked);
+        if (state_of(thread, &clocks[checked], false) == ON)
+            awake[count++] = thread;
+        checked++;
     }
     closedir(folder);
-    memcpy(last.threads, threads, sizeof threads[0] * (size_t)seen);
-    memcpy(last.clocks, clocks, sizeof clocks[0] * (size_t)seen);
-    last.count = *others = seen;
+    memcpy(last.threads, threads, sizeof threads[0] * (size_t)checked);
+    memcpy(last.clocks, clocks, sizeof clocks[0] * (size_t)checked);
+    last.count = *others = checked;
     return count;
 }
 
-static bool is_among(int thread, const int *found, int count) {
+static bool is_among(int thread, const int *awake, int count) {
     while (count > 0)
-        if (found[--count] == thread)
+        if (awake[--count] == thread)
             return true;
     return false;
 }
@@ -220,15 +220,15 @@ static bool is_among(int thread, const int *found, int count) {
 /* Scans all threads to find out whether the calling thread's team, whose tids are unknown, is
  * awake. */
 static bool scan(int size) {
-    int found[MOST_THREADS], others = 0;
+    int awake[MOST_THREADS], others = 0;
     if (atomic_exchange(&last.busy, true))
         return false; /* another thread scans */
-    const int count = look_through(found, &others), few = (size - 1) / 2;
+    const int count = look_through(awake, &others), few = (size - 1) / 2;
     atomic_store(&last.busy, false);
     if (others < size - 1 || count == 0 || count < few || atomic_load(&in_vain) >= MOST_IN_VAIN)
         return false;
     call_roll(size);
-    if (is_among(watch.known[0], found, count) || is_among(watch.known[1], found, count))
+    if (is_among(watch.known[0], awake, count) || is_among(watch.known[1], awake, count))
         return true;
     atomic_fetch_add(&in_vain, 1);
     return false;

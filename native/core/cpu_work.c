@@ -108,8 +108,8 @@ run_waiting_chunks(struct silo_cpu_job *job, struct silo_cpu_runner *own, void *
 /* Adds the time that a thread spent in its programs to the job. `several`: other threads took part.
  */
 static void tell_time(struct silo_cpu_job *job, uint64_t took, uint64_t programs, bool several) {
-    const uint64_t one = programs != 0 ? UINT64_C(1) << SILO_CPU_AT_WORK : 0;
-    atomic_fetch_add_explicit(&job->spent, took + one, memory_order_relaxed);
+    const uint64_t worker_count = programs != 0 ? UINT64_C(1) << SILO_CPU_AT_WORK : 0;
+    atomic_fetch_add_explicit(&job->spent, took + worker_count, memory_order_relaxed);
     if (programs == 0)
         return;
     const uint64_t lost = several ? LEAST_JOINING : 0;

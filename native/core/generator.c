@@ -269,14 +269,14 @@ int silo_generate(int32_t fill, int32_t dtype_code, int32_t dtype_bits, uint64_t
         return SILO_GENERATE_OK;
     }
     const int alike = fill == SILO_FILL_EMPTY || fill == SILO_FILL_FULL;
-    const uint64_t made = alike && count > 1 ? 1 : count;
-    for (uint64_t i = 0; i < made; i++) {
+    const uint64_t distinct = alike && count > 1 ? 1 : count;
+    for (uint64_t i = 0; i < distinct; i++) {
         if (state.is_float)
             store_float(&state, float_element(&state, first + i), bytes + i * size);
         else
             store_whole(state.bits, whole_element(&state, first + i), bytes + i * size);
     }
-    if (made < count)
+    if (distinct < count)
         repeat_first(bytes, size, count * size);
     return SILO_GENERATE_OK;
 }

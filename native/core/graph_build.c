@@ -22,8 +22,8 @@ static int add_updater(struct silo_graph_state *state, const struct silo_functio
 /* Adds a kernel's node. If `updated`, kernels of the graph may update it. */
 static int add_kernel(struct silo_graph_state *state, struct silo_graph_node *node,
                       void *const *after, size_t edges, bool updated) {
-    static const uint32_t one[3] = {1, 1, 1};
-    const struct silo_launch launch = silo_graph_launch_of(state, node, state->block, one);
+    static const uint32_t unit[3] = {1, 1, 1};
+    const struct silo_launch launch = silo_graph_launch_of(state, node, state->block, unit);
     const int code = silo_graphs_of(state)->add(state->graph, &launch, after, edges, &node->handle);
     return code == 0 && updated
                ? silo_graphs_of(state)->let_update(node->handle, &node->device_handle)

@@ -187,10 +187,10 @@ static int launch_singly(struct silo_graph_state *state, void *stream, silo_erro
             silo_binary_launched_on(node->binary, stream);
         const int code = state->device->gpu->driver->launch(&launch);
         if (SILO_UNLIKELY(code != 0)) {
-            char what[128];
-            snprintf(what, sizeof what, "%u kernels were launched; cannot go on with the launch",
-                     launched);
-            return silo_graph_fail_node(error, state, node, what, code);
+            char problem[128];
+            snprintf(problem, sizeof problem,
+                     "%u kernels were launched; cannot go on with the launch", launched);
+            return silo_graph_fail_node(error, state, node, problem, code);
         }
         launched++;
         state->updates++;

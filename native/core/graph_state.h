@@ -68,9 +68,9 @@ struct silo_launch silo_graph_launch_of(const struct silo_graph_state *state,
 
 /* Fills `error` with SILO_ERROR_LAUNCH, or the code for the driver's error. Returns -1. */
 int silo_graph_fail_node(silo_error *error, const struct silo_graph_state *state,
-                         const struct silo_graph_node *node, const char *what, int code);
-int silo_graph_fail_plan(silo_error *error, const struct silo_graph_state *state, const char *what,
-                         int code);
+                         const struct silo_graph_node *node, const char *problem, int code);
+int silo_graph_fail_plan(silo_error *error, const struct silo_graph_state *state,
+                         const char *problem, int code);
 int silo_graph_refuse_shape(silo_error *error, const char *text); /* fails with SILO_ERROR_USAGE */
 
 #endif

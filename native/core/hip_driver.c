@@ -39,11 +39,11 @@ SILO_INLINE int launch_here(const struct silo_launch *launch) {
 
 static int hip_launch(const struct silo_launch *launch) {
     int current, code = hip.device_now(&current);
-    const int wanted = launch->function->device->index;
-    if (SILO_LIKELY(code == 0 && current == wanted))
+    const int device = launch->function->device->index;
+    if (SILO_LIKELY(code == 0 && current == device))
         return forget_error(launch_here(launch));
     if (code == 0)
-        code = hip.device_set(wanted);
+        code = hip.device_set(device);
     if (code == 0) {
         code = launch_here(launch);
         hip.device_set(current);

@@ -22,13 +22,13 @@ struct silo_known {
 };
 
 /* Compiles an expression. -1 with SILO_ERROR_EXPRESSION. */
-int silo_node_encode(const struct silo_node *node, const struct silo_known *known,
+int silo_node_encode(const struct silo_node *node, const struct silo_known *fixed,
                      struct silo_program *program, silo_error *error);
 
 /* Compiles the declared grid of a kernel for one of its variants: `kernel->grid_axes` programs.
  * After -1 nothing has to be freed. */
 int silo_grid_programs(const struct silo_kernel_info *kernel, const struct silo_variant *variant,
-                       const struct silo_place *place, struct silo_program programs[3],
+                       const struct silo_place *device, struct silo_program programs[3],
                        silo_error *error);
 
 #endif

@@ -114,10 +114,10 @@ bool silo_packed_fits(const struct silo_packed *packed, uint64_t code);
 const char *silo_packed_noun(const struct silo_packed *packed, char *buffer, size_t size);
 
 /* Checks the guard words of all arguments, one for each parameter of the kernel. Returns 0; or -1
- * with the parameter in `*index` and the expected argument in `*wanted` ("an int32"), which is NULL
- * if the kernel has no such parameter. */
+ * with the parameter in `*index` and the expected argument in `*expected` ("an int32"), which is
+ * NULL if the kernel has no such parameter. */
 int silo_packing_check(const struct silo_packing *packing, const uint64_t *codes, int32_t count,
-                       char *buffer, size_t size, int32_t *index, const char **wanted);
+                       char *buffer, size_t size, int32_t *index, const char **expected);
 
 /* Checks that all calls fit by the declared types of the parameters, so that no guard is needed.
  * Returns 0, or -1 with the first parameter that does not fit in `*index`. */

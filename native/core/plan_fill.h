@@ -140,11 +140,11 @@ enum silo_plan_filled silo_plan_fill(const struct silo_plan_form *form,
                                      uint32_t *check, silo_error *error);
 
 /* Whether the parameter may differ between replays. */
-bool silo_plan_made_varies(const struct silo_plan_made *made);
+bool silo_plan_made_varies(const struct silo_plan_made *derived);
 
 /* Makes a parameter in the block from the values of a replay; if `values` is NULL, from the
  * recorded values. -1 with `error`. */
-int silo_plan_make(const struct silo_plan_made *made, struct silo_gpu_device *device,
+int silo_plan_make(const struct silo_plan_made *derived, struct silo_gpu_device *device,
                    const struct silo_plan_arguments *arguments, const uint64_t *values,
                    uint8_t *block, silo_error *error);
 

@@ -75,9 +75,9 @@ const struct silo_function *silo_plan_updater(struct silo_gpu_device *device, si
 
 /* ---- memory ---- */
 
-static int fail(silo_error *error, const struct silo_gpu_device *device, const char *what,
+static int fail(silo_error *error, const struct silo_gpu_device *device, const char *action,
                 int code) {
-    return silo_gpu_fail(error, device->gpu, SILO_ERROR_LAUNCH, what, code);
+    return silo_gpu_fail(error, device->gpu, SILO_ERROR_LAUNCH, action, code);
 }
 
 /* Called between silo_gpu_enter and silo_gpu_leave. */

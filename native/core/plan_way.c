@@ -60,6 +60,6 @@ enum silo_plan_way silo_plan_way_choose(const struct silo_plan_facts *facts, cha
     return SILO_PLAN_DEVICE;
 }
 
-const char *silo_plan_way_name(enum silo_plan_way way) {
-    return way == SILO_PLAN_DEVICE ? "device" : way == SILO_PLAN_HOST ? "host" : "singly";
+const char *silo_plan_way_name(enum silo_plan_way mode) {
+    return mode == SILO_PLAN_DEVICE ? "device" : mode == SILO_PLAN_HOST ? "host" : "singly";
 }

@@ -40,6 +40,6 @@ enum silo_plan_way silo_plan_way_choose(const struct silo_plan_facts *facts, cha
                                         size_t size);
 
 /* Returns "device", "host" or "singly". */
-const char *silo_plan_way_name(enum silo_plan_way way);
+const char *silo_plan_way_name(enum silo_plan_way mode);
 
 #endif

@@ -25,8 +25,8 @@ void silo_free(void *memory) {
     free(memory);
 }
 
-static int usage(silo_error *error, const char *function, const char *what) {
-    return silo_fail(error, SILO_ERROR_USAGE, "%s: %s", function, what);
+static int usage(silo_error *error, const char *function, const char *problem) {
+    return silo_fail(error, SILO_ERROR_USAGE, "%s: %s", function, problem);
 }
 
 /* Returns the error's code. `own` was filled in place of `error` if the caller passed NULL. */
@@ -138,18 +138,18 @@ const char *silo_parameter_name(const silo_kernel *kernel, size_t index) {
 
 enum mode { LAUNCH, WARMUP, EXPLAIN, ADD };
 
-static SILO_NOINLINE int check_options(const silo_kernel *kernel, const silo_call *given,
+static SILO_NOINLINE int check_options(const silo_kernel *kernel, const silo_call *options,
                                        silo_error *error) {
     const char *name = kernel->intake.kernel;
-    if (given->options == NULL || given->option_count > SILO_MAX_OPTIONS)
-        return silo_fail(error, SILO_ERROR_USAGE,
-                         "%s: %zu options, which are %s; there are at most %d", name,
-                         given->option_count,
-                         given->options == NULL ? "a null pointer" : "too many", SILO_MAX_OPTIONS);
-    for (size_t i = 0; i < given->option_count; i++) {
-        const silo_argument *value = &given->options[i].value;
+    if (options->options == NULL || options->option_count > SILO_MAX_OPTIONS)
+        return silo_fail(
+            error, SILO_ERROR_USAGE, "%s: %zu options, which are %s; there are at most %d", name,
+            options->option_count, options->options == NULL ? "a null pointer" : "too many",
+            SILO_MAX_OPTIONS);
+    for (size_t i = 0; i < options->option_count; i++) {
+        const silo_argument *value = &options->options[i].value;
         char text[160];
-        if (given->options[i].name == NULL)
+        if (options->options[i].name == NULL)
             return silo_fail(error, SILO_ERROR_USAGE, "%s: option %zu has no name", name, i);
         silo_tagged_describe(value, text, sizeof text);
         if (value->kind < SILO_ARGUMENT_INT || value->kind > SILO_ARGUMENT_TYPE ||
@@ -157,7 +157,7 @@ static SILO_NOINLINE int check_options(const silo_kernel *kernel, const silo_cal
             return silo_fail(error, SILO_ERROR_KIND,
                              "%s: option '%s' needs an integer, float, bool, text, element type or "
                              "None, got %s",
-                             name, given->options[i].name, text);
+                             name, options->options[i].name, text);
     }
     return 0;
 }
@@ -165,26 +165,26 @@ static SILO_NOINLINE int check_options(const silo_kernel *kernel, const silo_cal
 /* Makes a call of a kernel for silo_launch, silo_warmup, silo_explain (`to` receives the text) or
  * silo_plan_add (`to` is the plan). The arrays of the call's state are on this function's stack. */
 static int call_kernel(silo_kernel *kernel, const silo_queue *queue, const silo_argument *arguments,
-                       size_t count, const silo_call *given, enum mode mode, void *to,
+                       size_t count, const silo_call *options, enum mode mode, void *to,
                        silo_error *error) {
     static const silo_call nothing;
     if (SILO_UNLIKELY(kernel == NULL || queue == NULL || (arguments == NULL && count > 0)))
         return usage(error, "a call of a kernel", "needs a kernel, a queue and arguments");
-    if (given == NULL)
-        given = &nothing;
+    if (options == NULL)
+        options = &nothing;
     const struct silo_intake *intake = &kernel->intake;
     if (SILO_UNLIKELY(count > (size_t)intake->count))
         return silo_tagged_too_many(intake, count, error);
-    if (SILO_UNLIKELY(given->option_count != 0) && check_options(kernel, given, error) != 0)
+    if (SILO_UNLIKELY(options->option_count != 0) && check_options(kernel, options, error) != 0)
         return -1;
     const size_t slots = (size_t)intake->count + 1;
-    const size_t keys = silo_tagged_words(intake) + 1 + 2 * given->option_count;
+    const size_t keys = silo_tagged_words(intake) + 1 + 2 * options->option_count;
     uint64_t *words = alloca((slots + keys) * sizeof *words);
     words[0] = 0;
     struct silo_kernel_call call = {
         .kernel = kernel,
         .queue = queue,
-        .given = given,
+        .given = options,
         .tagged = {.intake = intake,
                    .arguments = arguments,
                    .given = (int32_t)count,

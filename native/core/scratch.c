@@ -92,26 +92,26 @@ static int take_own(struct silo_gpu_device *device, const char *kernel, struct s
 
 static int take_given(const struct silo_scratch_source *source, const char *kernel,
                       struct silo_lease *lease, silo_error *error) {
-    const silo_scratch *wanted = &lease->wanted;
+    const silo_scratch *request = &lease->wanted;
     void *memory = NULL;
-    const int code = source->allocate(source->context, wanted, &memory);
+    const int code = source->allocate(source->context, request, &memory);
     const uint64_t address = (uint64_t)(uintptr_t)memory;
-    if (code == 0 && address != 0 && address % wanted->alignment == 0) {
+    if (code == 0 && address != 0 && address % request->alignment == 0) {
         lease->memory = memory;
         lease->address = address;
         return 0;
     }
     if (code == 0 && address != 0 && source->release != NULL)
-        source->release(source->context, wanted, memory);
+        source->release(source->context, request, memory);
     if (code != 0)
         return silo_fail(error, SILO_ERROR_MEMORY,
                          "%s needs %zu bytes of scratch memory at a multiple of %zu bytes; the "
                          "allocator returned %d",
-                         kernel, wanted->bytes, wanted->alignment, code);
+                         kernel, request->bytes, request->alignment, code);
     return silo_fail(error, SILO_ERROR_MEMORY,
                      "%s needs %zu bytes of scratch memory at a multiple of %zu bytes; the "
                      "allocator gave address %llu",
-                     kernel, wanted->bytes, wanted->alignment, (unsigned long long)address);
+                     kernel, request->bytes, request->alignment, (unsigned long long)address);
 }
 
 int silo_scratch_take(const struct silo_scratch_source *source, struct silo_gpu_device *device,

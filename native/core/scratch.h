@@ -12,8 +12,8 @@
 /* The callbacks of silo_options. If `allocate` is NULL, the driver's memory is used. */
 struct silo_scratch_source {
     void *context;
-    int (*allocate)(void *context, const silo_scratch *wanted, void **memory);
-    void (*release)(void *context, const silo_scratch *wanted, void *memory); /* may be NULL */
+    int (*allocate)(void *context, const silo_scratch *request, void **memory);
+    void (*release)(void *context, const silo_scratch *request, void *memory); /* may be NULL */
 };
 
 /* The scratch memory of a launch; filled by silo_scratch_take. */
