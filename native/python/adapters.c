@@ -228,63 +228,63 @@ static int renew(struct silo_adapter **out) {
     return 0;
 }
 
-/* Puts the adapter `made` into the table, which takes it over. Returns the type's adapter, which
+/* Puts `adapter` into the table, which takes it over. Returns the type's adapter, which
  * may be an older one with the new contents; NULL if memory runs out. The caller holds the lock and
  * frees the list `out` later. */
-static struct silo_adapter *put(struct silo_adapter *made, struct silo_adapter **out) {
+static struct silo_adapter *put(struct silo_adapter *adapter, struct silo_adapter **out) {
     if (2 * (silo_adapters->used + 1) > silo_adapters->mask && renew(out) != 0) {
-        made->next = *out;
-        *out = made;
+        adapter->next = *out;
+        *out = adapter;
         return NULL;
     }
-    struct silo_adapter_slot *slot = place(silo_adapters, made->type);
+    struct silo_adapter_slot *slot = place(silo_adapters, adapter->type);
     struct silo_adapter *before = slot->type != NULL ? slot->adapter : NULL;
     if (before != NULL && silo_adapter_lives(before)) {
         /* The old adapter is changed in place, because a call further up the stack may be reading
          * it. */
-        before->exchange = made->exchange;
-        before->kind = made->kind;
-        before->calls = made->calls;
-        before->rounds = made->rounds;
-        before->laid_out = made->laid_out;
-        made->next = *out;
-        *out = made;
+        before->exchange = adapter->exchange;
+        before->kind = adapter->kind;
+        before->calls = adapter->calls;
+        before->rounds = adapter->rounds;
+        before->laid_out = adapter->laid_out;
+        adapter->next = *out;
+        *out = adapter;
         return before;
     }
-    __atomic_store_n(&slot->adapter, made, __ATOMIC_RELEASE);
+    __atomic_store_n(&slot->adapter, adapter, __ATOMIC_RELEASE);
     /* The type is stored last, so that a reader that sees the type also sees the adapter. */
-    __atomic_store_n(&slot->type, made->type, __ATOMIC_RELEASE);
+    __atomic_store_n(&slot->type, adapter->type, __ATOMIC_RELEASE);
     if (before != NULL)
         retire(before, out);
     else
         silo_adapters->used++;
-    return made;
+    return adapter;
 }
 
 /* Adds the adapter of a type, or replaces its contents. Returns NULL with an exception set. */
 static const struct silo_adapter *insert(const struct silo_adapter *entry) {
-    /* Both owned; the table takes over `made`. */
-    struct silo_adapter *made = malloc(sizeof *made), *out = NULL;
-    if (made == NULL) {
+    /* Both owned; the table takes over `adapter`. */
+    struct silo_adapter *adapter = malloc(sizeof *adapter), *out = NULL;
+    if (adapter == NULL) {
         PyErr_NoMemory();
         return NULL;
     }
-    *made = *entry;
+    *adapter = *entry;
     /* Only heap types can be freed; other types need no weak reference. */
     if (PyType_GetFlags(entry->type) & Py_TPFLAGS_HEAPTYPE) {
-        made->weak = PyWeakref_NewRef((PyObject *)entry->type, NULL);
-        if (made->weak == NULL) {
-            free(made);
+        adapter->weak = PyWeakref_NewRef((PyObject *)entry->type, NULL);
+        if (adapter->weak == NULL) {
+            free(adapter);
             return NULL;
         }
     }
     SILO_LOCK(&writing);
-    const struct silo_adapter *found = put(made, &out);
+    const struct silo_adapter *added = put(adapter, &out);
     SILO_UNLOCK(&writing);
     free_adapters(out);
-    if (found == NULL)
+    if (added == NULL)
         PyErr_NoMemory();
-    return found;
+    return added;
 }
 
 const struct silo_adapter *silo_adapter_add(PyTypeObject *type) {
@@ -297,9 +297,10 @@ const struct silo_adapter *silo_adapter_add(PyTypeObject *type) {
             return NULL;
         Py_DECREF(result);
     }
-    const struct silo_adapter *known = known_adapter(type); /* the hook may have added the type */
-    if (known != NULL)
-        return known;
+    const struct silo_adapter *existing =
+        known_adapter(type); /* the hook may have added the type */
+    if (existing != NULL)
+        return existing;
     struct silo_adapter entry = {.type = type, .kind = SILO_ADAPT_EXCHANGE};
     entry.exchange = exchange_of(type);
     if (entry.exchange == NULL)

@@ -220,8 +220,8 @@ static PyObject *binding_grid_arrays(PyObject *object, void *closure) {
     (void)closure;
     PyObject *places = PyTuple_New((Py_ssize_t)grid->arrays_used);
     for (uint32_t i = 0; places != NULL && i < grid->arrays_used; i++) {
-        PyObject *place = PyLong_FromLong(grid->arrays[i]);
-        if (place == NULL || PyTuple_SetItem(places, (Py_ssize_t)i, place) != 0)
+        PyObject *index = PyLong_FromLong(grid->arrays[i]);
+        if (index == NULL || PyTuple_SetItem(places, (Py_ssize_t)i, index) != 0)
             Py_CLEAR(places);
     }
     return places;

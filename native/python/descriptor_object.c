@@ -205,9 +205,9 @@ int silo_descriptor_layout(struct silo_members *members) {
 
 bool silo_descriptors_have_layouts(PyObject *type) {
     PyObject *fields = PyObject_GetAttrString(type, "__dataclass_fields__");
-    const int found = fields ? PyObject_IsTrue(fields) : 0;
+    const int answer = fields ? PyObject_IsTrue(fields) : 0;
     bool has = false;
-    if (found > 0)
+    if (answer > 0)
         has = PyMapping_HasKey(fields, s_layout) != 0;
     else
         silo_forget_error();

@@ -4,9 +4,9 @@
 #include "errors.h"
 #include "tensor.h"
 
-int silo_extents_init(struct silo_extents *extents, const struct silo_plan *plan, PyObject *given,
+int silo_extents_init(struct silo_extents *extents, const struct silo_plan *plan, PyObject *held,
                       bool grid) {
-    const Py_ssize_t count = given != NULL ? PyTuple_Size(given) : 0;
+    const Py_ssize_t count = held != NULL ? PyTuple_Size(held) : 0;
     extents->grid = extents->some = grid;
     extents->room = grid ? SILO_GRID_WORDS : 0;
     if (count == 0)
@@ -22,7 +22,7 @@ int silo_extents_init(struct silo_extents *extents, const struct silo_plan *plan
         return -1;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
-        const long kind = PyLong_AsLong(PyTuple_GetItem(given, i));
+        const long kind = PyLong_AsLong(PyTuple_GetItem(held, i));
         if (kind < SILO_EXTENT_FREE || kind > SILO_EXTENT_CONTIGUOUS) {
             if (!PyErr_Occurred())
                 PyErr_Format(PyExc_ValueError, "not a kind of extents: %ld", kind);
@@ -47,11 +47,11 @@ static int shape_of(int32_t index, PyObject *object, struct silo_held before,
                     const struct silo_frame *frame, struct silo_shape *shape) {
     const struct silo_holds *holds = &frame->holds;
     if (silo_code_kind(frame->key[index]) == SILO_VALUE_DESCRIPTOR) {
-        const struct silo_descriptor *one = &frame->descriptors[frame->slots[index]];
-        shape->ndim = (int32_t)one->rank;
+        const struct silo_descriptor *descriptor = &frame->descriptors[frame->slots[index]];
+        shape->ndim = (int32_t)descriptor->rank;
         shape->whole = true;
-        memcpy(shape->sizes, one->shape, one->rank * sizeof *one->shape);
-        memcpy(shape->strides, one->strides, one->rank * sizeof *one->strides);
+        memcpy(shape->sizes, descriptor->shape, descriptor->rank * sizeof *descriptor->shape);
+        memcpy(shape->strides, descriptor->strides, descriptor->rank * sizeof *descriptor->strides);
         return 0;
     }
     if (holds->objects > before.objects)

@@ -21,7 +21,7 @@ struct silo_extents {
 /* Fills in `extents` from a tuple of enum silo_extent, one for each parameter; an empty tuple and
  * NULL mean none. Returns -1 with an exception set; silo_extents_clear is to be called in either
  * case. */
-int silo_extents_init(struct silo_extents *extents, const struct silo_plan *plan, PyObject *given,
+int silo_extents_init(struct silo_extents *extents, const struct silo_plan *plan, PyObject *held,
                       bool grid);
 void silo_extents_clear(struct silo_extents *extents);
 

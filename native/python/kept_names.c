@@ -5,7 +5,7 @@
 struct silo_canonical silo_canonical[SILO_CANONICAL_NAMES];
 
 /* A hash table of tuples, by the addresses of their names. */
-static PyObject *kept[KEPT_TUPLES]; /* owned tuples; NULL if empty */
+static PyObject *tuples[KEPT_TUPLES]; /* owned tuples; NULL if empty */
 
 SILO_NOINLINE PyObject *silo_canonical_slow(PyObject *name) {
     if (!PyUnicode_CheckExact(name))
@@ -24,20 +24,20 @@ PyObject *silo_kept_tuple(PyObject *const *names, Py_ssize_t count) {
     uint64_t hash = (uint64_t)count;
     for (Py_ssize_t i = 0; i < count; i++)
         hash = (hash ^ (uint64_t)(uintptr_t)names[i] >> 4) * UINT64_C(0x9E3779B97F4A7C15);
-    PyObject **place = &kept[hash >> 56 & (KEPT_TUPLES - 1)], *found = *place;
-    if (found != NULL && PyTuple_Size(found) == count) {
+    PyObject **slot = &tuples[hash >> 56 & (KEPT_TUPLES - 1)], *old = *slot;
+    if (old != NULL && PyTuple_Size(old) == count) {
         Py_ssize_t i = 0;
-        while (i < count && PyTuple_GetItem(found, i) == names[i])
+        while (i < count && PyTuple_GetItem(old, i) == names[i])
             i++;
         if (i == count)
-            return Py_NewRef(found);
+            return Py_NewRef(old);
     }
-    PyObject *made = PyTuple_New(count);
-    for (Py_ssize_t i = 0; made != NULL && i < count; i++)
-        PyTuple_SetItem(made, i, Py_NewRef(names[i]));
-    if (made != NULL) {
-        *place = Py_NewRef(made);
-        Py_XDECREF(found);
+    PyObject *tuple = PyTuple_New(count);
+    for (Py_ssize_t i = 0; tuple != NULL && i < count; i++)
+        PyTuple_SetItem(tuple, i, Py_NewRef(names[i]));
+    if (tuple != NULL) {
+        *slot = Py_NewRef(tuple);
+        Py_XDECREF(old);
     }
-    return made;
+    return tuple;
 }

@@ -448,30 +448,30 @@ SILO_INLINE struct silo_binding *find_binding(struct silo_launcher *self,
     if (SILO_UNLIKELY(inputs->options != 0) && read_options(self, inputs, frame) != 0)
         return NULL;
     uint64_t hash = 0;
-    PyObject *found = silo_known_find(&self->known, frame->key, frame->words, &hash);
-    if (SILO_LIKELY(found != NULL))
-        return (struct silo_binding *)found;
+    PyObject *entry = silo_known_find(&self->known, frame->key, frame->words, &hash);
+    if (SILO_LIKELY(entry != NULL))
+        return (struct silo_binding *)entry;
     struct silo_recorder *recorder = silo_recorder;
     if (SILO_UNLIKELY(silo_recorder_is_dry()) && recorder->known != NULL)
         return silo_recorder_binding(self);
     silo_recorder = NULL; /* launches that compiling or tuning makes are not the program's, so they
                              are not recorded */
-    struct silo_binding *made = silo_miss(self, inputs, grid, frame, hash);
+    struct silo_binding *created = silo_miss(self, inputs, grid, frame, hash);
     silo_recorder = recorder;
-    return made;
+    return created;
 }
 
 /* Records a launch that Triton itself made, the first of its kind, in the form in which its binding
  * will make later ones. Returns -1 with an exception set. */
 static SILO_NOINLINE int record_served(struct silo_launcher *self, const struct silo_inputs *inputs,
                                        const struct silo_grid_source *grid,
-                                       struct silo_frame *frame, PyObject *found) {
+                                       struct silo_frame *frame, PyObject *entry) {
     int64_t dims[3];
-    if (found == NULL || Py_TYPE(found) != silo_binding_type) {
+    if (entry == NULL || Py_TYPE(entry) != silo_binding_type) {
         silo_recorder_refuse(self->plan.kernel, NULL);
         return 0;
     }
-    struct silo_binding *binding = (struct silo_binding *)found;
+    struct silo_binding *binding = (struct silo_binding *)entry;
     return find_grid(self, inputs, grid, frame, binding, dims) != 0
                ? -1
                : silo_recorder_add(self, inputs, grid, binding, frame, dims,
@@ -483,11 +483,11 @@ static SILO_NOINLINE int record_served(struct silo_launcher *self, const struct 
  * with an exception set. */
 static SILO_NOINLINE int fly_served(struct silo_launcher *self, const struct silo_inputs *inputs,
                                     const struct silo_grid_source *grid, struct silo_frame *frame,
-                                    PyObject *found) {
+                                    PyObject *entry) {
     int64_t dims[3];
-    if (Py_TYPE(found) != silo_binding_type)
+    if (Py_TYPE(entry) != silo_binding_type)
         return 0;
-    struct silo_binding *binding = (struct silo_binding *)found;
+    struct silo_binding *binding = (struct silo_binding *)entry;
     const struct silo_flight_kind *kind = binding->flight;
     if (binding->loaded->function.device == NULL)
         return 0;
@@ -515,40 +515,40 @@ SILO_INLINE PyObject *core_triton(struct silo_launcher *self, const struct silo_
         return NULL;
     uint64_t hash = 0;
     PyObject *result = NULL,
-             *found = silo_known_find(&self->known, frame->key, frame->words, &hash);
-    if (SILO_UNLIKELY(found == NULL && silo_recorder_is_dry()) &&
-        (found = (PyObject *)silo_recorder_binding(self)) == NULL) {
+             *entry = silo_known_find(&self->known, frame->key, frame->words, &hash);
+    if (SILO_UNLIKELY(entry == NULL && silo_recorder_is_dry()) &&
+        (entry = (PyObject *)silo_recorder_binding(self)) == NULL) {
         call->went = true;
         return NULL;
     }
-    if (SILO_UNLIKELY(found == NULL)) {
+    if (SILO_UNLIKELY(entry == NULL)) {
         struct silo_recorder *recorder = silo_recorder;
         silo_recorder = NULL; /* not recorded, as in find_binding */
-        found = silo_triton_miss(self, inputs, grid, frame, hash, &result);
+        entry = silo_triton_miss(self, inputs, grid, frame, hash, &result);
         silo_recorder = recorder;
         if (SILO_UNLIKELY(recorder != NULL) && result != NULL &&
-            record_served(self, inputs, grid, frame, found) != 0)
+            record_served(self, inputs, grid, frame, entry) != 0)
             Py_CLEAR(result);
-        if (SILO_UNLIKELY(silo_hooks_on & SILO_LOOKS_FLIGHT) && result != NULL && found != NULL &&
-            fly_served(self, inputs, grid, frame, found) != 0)
+        if (SILO_UNLIKELY(silo_hooks_on & SILO_LOOKS_FLIGHT) && result != NULL && entry != NULL &&
+            fly_served(self, inputs, grid, frame, entry) != 0)
             Py_CLEAR(result);
-        if (found == NULL || result != NULL) {
-            Py_XDECREF(found);
+        if (entry == NULL || result != NULL) {
+            Py_XDECREF(entry);
             return result;
         }
     }
-    if (SILO_UNLIKELY(Py_TYPE(found) != silo_binding_type)) {
-        result = silo_triton_left(call, found);
-        Py_DECREF(found);
+    if (SILO_UNLIKELY(Py_TYPE(entry) != silo_binding_type)) {
+        result = silo_triton_left(call, entry);
+        Py_DECREF(entry);
         return result;
     }
-    struct silo_binding *binding = (struct silo_binding *)found;
+    struct silo_binding *binding = (struct silo_binding *)entry;
     if (SILO_LIKELY(launch(self, inputs, grid, frame, binding, true) == 0)) {
         call->kernel->launches++;
         result = binding->tag;
         Py_INCREF(result);
     }
-    Py_DECREF(found);
+    Py_DECREF(entry);
     return result;
 }
 
@@ -681,12 +681,12 @@ SILO_HOT PyObject *silo_launch_fixed(struct silo_launcher *self, const struct si
 static int settle_grid(const struct silo_launcher *self, const struct silo_inputs **inputs,
                        const struct silo_grid_source **grid, struct silo_inputs *own,
                        struct silo_grid_source *plain) {
-    PyObject *given = (*inputs)->grid, *callable = NULL;
-    if (given != NULL && given != Py_None) {
+    PyObject *grid_object = (*inputs)->grid, *callable = NULL;
+    if (grid_object != NULL && grid_object != Py_None) {
         plain->callable = NULL;
-        if (PyCallable_Check(given))
-            callable = given;
-        else if (silo_grid_parse(self->plan.kernel, given, plain->dims) != 0)
+        if (PyCallable_Check(grid_object))
+            callable = grid_object;
+        else if (silo_grid_parse(self->plan.kernel, grid_object, plain->dims) != 0)
             return -1;
         *own = **inputs;
         own->grid = NULL;

@@ -57,9 +57,9 @@ static PyObject *s_requires_grad, *s_is_neg;
 static int truth(PyObject *answer) {
     if (answer == NULL)
         return -1;
-    const int found = answer == Py_True ? 1 : answer == Py_False ? 0 : PyObject_IsTrue(answer);
+    const int value = answer == Py_True ? 1 : answer == Py_False ? 0 : PyObject_IsTrue(answer);
     Py_DECREF(answer);
-    return found;
+    return value;
 }
 
 /* Returns whether torch has accepted an argument of this class here. */
@@ -112,15 +112,15 @@ static int is_quiet(const struct operator_call *self, PyObject *const *arguments
         const struct operand *operand = &self->operands[i];
         if (!operand->tensor || arguments[i] == Py_None)
             continue;
-        int found = holds_others(arguments[i]);
-        if (found == 0 && operand->watched &&
-            (found = truth(PyObject_GetAttr(arguments[i], s_requires_grad))) > 0) {
+        int status = holds_others(arguments[i]);
+        if (status == 0 && operand->watched &&
+            (status = truth(PyObject_GetAttr(arguments[i], s_requires_grad))) > 0) {
             if (enabled == -2)
                 enabled = truth(PyObject_CallNoArgs(self->grad_enabled));
-            found = enabled;
+            status = enabled;
         }
-        if (found != 0)
-            return found < 0 ? -1 : 0;
+        if (status != 0)
+            return status < 0 ? -1 : 0;
     }
     return 1;
 }
@@ -194,28 +194,28 @@ static SILO_HOT PyObject *operator_call(PyObject *object, PyObject *const *argum
     const int quiet = plain && positional == self->count ? is_quiet(self, arguments) : 0;
     if (SILO_UNLIKELY(quiet <= 0))
         return quiet == 0 ? dispatch(self, arguments, positional, names) : NULL;
-    PyObject *made = NULL, *result;
+    PyObject *result_tensor = NULL, *result;
     if (self->empty_like != NULL) {
-        made = silo_call_one(self->empty_like, arguments[self->like]);
-        if (made == NULL)
+        result_tensor = silo_call_one(self->empty_like, arguments[self->like]);
+        if (result_tensor == NULL)
             return NULL;
         PyObject *values[self->count + 1];
         for (int32_t i = 0; i <= self->count; i++)
-            values[i] = self->places[i] < self->count ? arguments[self->places[i]] : made;
+            values[i] = self->places[i] < self->count ? arguments[self->places[i]] : result_tensor;
         result = start(self->launch, values, self->count + 1);
     } else {
         result = start(self->launch, arguments, self->count);
     }
     if (result != NULL && self->writes != 0 && tell_writes(self, arguments) != 0)
         Py_CLEAR(result);
-    if (made == NULL)
+    if (result_tensor == NULL)
         return result;
     if (result == NULL) {
-        Py_DECREF(made);
+        Py_DECREF(result_tensor);
         return NULL;
     }
     Py_DECREF(result);
-    return made;
+    return result_tensor;
 }
 
 static PyObject *operator_tuple_call(PyObject *self, PyObject *args, PyObject *keywords) {
@@ -262,13 +262,13 @@ static PyObject *operator_asks(PyObject *object, PyObject *args) {
  * -1 with an exception set. */
 static int mark(struct operator_call *self, PyObject *places, size_t member) {
     for (Py_ssize_t i = 0; i < PyTuple_Size(places); i++) {
-        const long place = PyLong_AsLong(PyTuple_GetItem(places, i));
-        if (place < 0 || place >= self->count) {
+        const long index = PyLong_AsLong(PyTuple_GetItem(places, i));
+        if (index < 0 || index >= self->count) {
             if (!PyErr_Occurred())
                 PyErr_SetString(PyExc_ValueError, "a place that no argument has");
             return -1;
         }
-        *(bool *)((char *)&self->operands[place] + member) = true;
+        *(bool *)((char *)&self->operands[index] + member) = true;
     }
     return 0;
 }
@@ -286,13 +286,13 @@ static int read_places(struct operator_call *self, PyObject *places) {
         return -1;
     }
     for (int32_t i = 0; i <= self->count; i++) {
-        const long place = PyLong_AsLong(PyTuple_GetItem(places, i));
-        if (place < 0 || place > self->count) {
+        const long index = PyLong_AsLong(PyTuple_GetItem(places, i));
+        if (index < 0 || index > self->count) {
             if (!PyErr_Occurred())
                 PyErr_SetString(PyExc_ValueError, "a place that no value has");
             return -1;
         }
-        self->places[i] = (uint16_t)place;
+        self->places[i] = (uint16_t)index;
     }
     return 0;
 }

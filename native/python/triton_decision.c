@@ -74,31 +74,31 @@ static int read_parts(struct parts *parts, PyObject *arg_names, PyObject *keys,
     const Py_ssize_t count = PyList_Size(arg_names), key_count = PyList_Size(keys);
     PyObject *by_name[SILO_TUNED_VALUES], *own_names[SILO_TUNED_VALUES];
     PyObject *in_order[SILO_TUNED_VALUES];
-    Py_ssize_t given = 0;
+    Py_ssize_t passed = 0;
     parts->count = 0;
     if (count > SILO_TUNED_VALUES || positional > count || key_count > SILO_TUNED_VALUES)
         return -1;
     for (Py_ssize_t i = 0; i < count; i++)
         own_names[i] = silo_canonical_name(PyList_GetItem(arg_names, i));
     for (Py_ssize_t i = 0; i < positional; i++)
-        in_order[given++] = by_name[i] = arguments[i];
+        in_order[passed++] = by_name[i] = arguments[i];
     for (Py_ssize_t i = positional; i < count; i++)
         by_name[i] = NULL;
     for (Py_ssize_t i = 0; i < named; i++) {
-        const Py_ssize_t place = index_of(own_names, count, names[i]);
-        if (place < 0)
+        const Py_ssize_t index = index_of(own_names, count, names[i]);
+        if (index < 0)
             continue;
-        if (by_name[place] != NULL)
+        if (by_name[index] != NULL)
             return -1; /* the argument is given twice */
-        in_order[given++] = by_name[place] = arguments[positional + i];
+        in_order[passed++] = by_name[index] = arguments[positional + i];
     }
     for (Py_ssize_t i = 0; i < key_count; i++) {
-        const Py_ssize_t place =
+        const Py_ssize_t index =
             index_of(own_names, count, silo_canonical_name(PyList_GetItem(keys, i)));
-        if (place >= 0 && by_name[place] != NULL)
-            parts->items[parts->count++] = Py_NewRef(by_name[place]);
+        if (index >= 0 && by_name[index] != NULL)
+            parts->items[parts->count++] = Py_NewRef(by_name[index]);
     }
-    for (Py_ssize_t i = 0; i < given; i++) {
+    for (Py_ssize_t i = 0; i < passed; i++) {
         PyObject *text = dtype_text(in_order[i]);
         if (text != NULL)
             parts->items[parts->count++] = text;
@@ -110,17 +110,17 @@ static int read_parts(struct parts *parts, PyObject *arg_names, PyObject *keys,
 
 /* Returns whether two values are equal as parts of a key. It runs no Python code, and returns false
  * if that would be needed. */
-static bool is_same(PyObject *one, PyObject *other) {
-    if (one == other)
+static bool is_same(PyObject *left, PyObject *other) {
+    if (left == other)
         return true;
-    if (PyLong_CheckExact(one) && PyLong_CheckExact(other)) {
+    if (PyLong_CheckExact(left) && PyLong_CheckExact(other)) {
         int first_overflow, second_overflow;
-        const long long first = PyLong_AsLongLongAndOverflow(one, &first_overflow);
+        const long long first = PyLong_AsLongLongAndOverflow(left, &first_overflow);
         const long long second = PyLong_AsLongLongAndOverflow(other, &second_overflow);
         return first == second && first_overflow == 0 && second_overflow == 0;
     }
-    return PyUnicode_CheckExact(one) && PyUnicode_CheckExact(other) &&
-           PyUnicode_Compare(one, other) == 0;
+    return PyUnicode_CheckExact(left) && PyUnicode_CheckExact(other) &&
+           PyUnicode_Compare(left, other) == 0;
 }
 
 static bool is_plain(PyObject *value) {
@@ -153,7 +153,7 @@ static SILO_NOINLINE PyObject *stored_key(PyObject *cache, const struct parts *p
 
 /* Keeps a key for the next look-up, unless this would keep objects other than plain values alive.
  */
-static void keep(struct kept_key *at, const void *cache, const struct parts *parts, PyObject *made,
+static void keep(struct kept_key *at, const void *cache, const struct parts *parts, PyObject *key,
                  PyObject *stored) {
     for (Py_ssize_t i = 0; i < parts->count; i++) {
         if (!is_plain(parts->items[i]))
@@ -161,7 +161,7 @@ static void keep(struct kept_key *at, const void *cache, const struct parts *par
     }
     SILO_LOCK(&kept_lock);
     const struct kept_key old = *at;
-    *at = (struct kept_key){cache, Py_NewRef(made), Py_XNewRef(stored)};
+    *at = (struct kept_key){cache, Py_NewRef(key), Py_XNewRef(stored)};
     SILO_UNLOCK(&kept_lock);
     Py_XDECREF(old.made);
     Py_XDECREF(old.stored);

@@ -26,19 +26,19 @@ SILO_INLINE struct silo_triton_kernel *kernel_of(const struct silo_triton_call *
     PyObject *dict = PyObject_GenericGetDict(function, NULL);
     if (SILO_UNLIKELY(dict == NULL))
         return NULL;
-    PyObject *found = PyDict_GetItemWithError(dict, s_kernel);
+    PyObject *entry = PyDict_GetItemWithError(dict, s_kernel);
     Py_DECREF(dict); /* the function still holds it */
-    if (SILO_LIKELY(found != NULL && Py_TYPE(found) == kernel_type &&
-                    ((struct silo_triton_kernel *)found)->function == function))
-        return (struct silo_triton_kernel *)found;
+    if (SILO_LIKELY(entry != NULL && Py_TYPE(entry) == kernel_type &&
+                    ((struct silo_triton_kernel *)entry)->function == function))
+        return (struct silo_triton_kernel *)entry;
     PyObject *const first = call->compiled ? first_launch : first_use;
     if (PyErr_Occurred() || first == NULL)
         return NULL;
-    found = silo_call_one(first, function);
-    Py_XDECREF(found); /* the function's dictionary still holds it */
-    if (found == NULL || Py_TYPE(found) != kernel_type)
+    entry = silo_call_one(first, function);
+    Py_XDECREF(entry); /* the function's dictionary still holds it */
+    if (entry == NULL || Py_TYPE(entry) != kernel_type)
         return NULL;
-    return (struct silo_triton_kernel *)found;
+    return (struct silo_triton_kernel *)entry;
 }
 
 /* Returns whether the guard may be used for a launch now. */
@@ -59,10 +59,10 @@ static SILO_NOINLINE bool may_go(const struct silo_triton_kernel *kernel) {
     if (kernel->changed == NULL || silo_triton_globals_hold(kernel))
         return true;
     PyObject *changed = Py_NewRef(kernel->changed);
-    PyObject *said = PyObject_CallNoArgs(changed);
+    PyObject *result = PyObject_CallNoArgs(changed);
     Py_DECREF(changed);
-    Py_XDECREF(said);
-    return said != NULL;
+    Py_XDECREF(result);
+    return result != NULL;
 }
 
 /* Clears the guard after the program emptied Triton's caches, so that the kernel is compiled again
@@ -110,23 +110,23 @@ static SILO_NOINLINE PyObject *go_unasked(struct silo_triton_call *call, const c
 static SILO_HOT PyObject *invoke(struct silo_triton_call *call, const int64_t *dims) {
     struct silo_launcher *launcher = call->kernel->launcher;
     struct silo_inputs inputs;
-    struct silo_grid_source source, *given = NULL;
+    struct silo_grid_source source, *grid_source = NULL;
     if (dims != NULL) {
         source.callable = NULL;
         source.object = call->grid;
         memcpy(source.dims, dims, sizeof source.dims);
-        given = &source;
+        grid_source = &source;
     } else if (call->grid != NULL) {
         source.callable = call->grid;
-        given = &source;
+        grid_source = &source;
     }
     inputs.triton = call;
     inputs.stream = inputs.grid = NULL;
     inputs.options = 0;
     if (SILO_LIKELY(call->names == NULL && call->positional == launcher->plan.count &&
-                    given != NULL)) {
+                    grid_source != NULL)) {
         inputs.arguments = call->arguments;
-        return silo_launch_triton(launcher, &inputs, given);
+        return silo_launch_triton(launcher, &inputs, grid_source);
     }
     if (SILO_UNLIKELY(call->compiled))
         return go(call, "the number of its arguments is not that of its parameters");
@@ -152,17 +152,17 @@ static SILO_HOT PyObject *invoke(struct silo_triton_call *call, const int64_t *d
                   silo_grid_parse(launcher->plan.kernel, grid, source.dims) != 0;
             PyErr_Clear();
         }
-        given = &source;
+        grid_source = &source;
     }
     if (own) {
         result =
             go(call, form->foreign ? "a keyword that Silo's guard does not compare" : ODD_GRID);
     } else {
         for (int32_t i = 0; i < launcher->plan.count; i++) {
-            const int16_t place = form->source[i];
-            full[i] = place >= 0                   ? call->arguments[place]
-                      : place == SILO_FORM_DEFAULT ? launcher->plan.defaults[i]
-                                                   : NULL;
+            const int16_t source = form->source[i];
+            full[i] = source >= 0                   ? call->arguments[source]
+                      : source == SILO_FORM_DEFAULT ? launcher->plan.defaults[i]
+                                                    : NULL;
         }
         inputs.arguments = full;
         inputs.options = form->options;
@@ -170,7 +170,7 @@ static SILO_HOT PyObject *invoke(struct silo_triton_call *call, const int64_t *d
             inputs.option[i] = form->option[i];
             inputs.option_value[i] = call->arguments[form->option_source[i]];
         }
-        result = silo_launch_triton(launcher, &inputs, given);
+        result = silo_launch_triton(launcher, &inputs, grid_source);
     }
     if (temporary)
         silo_form_free(form);
@@ -300,9 +300,9 @@ static PyObject *compiled_getitem(PyObject *compiled, PyObject *grid) {
 
 static PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     static char *names[] = {"function", "launcher", "told", "refused", "of", NULL};
-    PyObject *function, *launcher, *told, *refused, *of = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOOO|O!", names, &function, &launcher, &told,
-                                     &refused, kernel_type, &of))
+    PyObject *function, *launcher, *on_reason, *refused, *of = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOOO|O!", names, &function, &launcher,
+                                     &on_reason, &refused, kernel_type, &of))
         return NULL;
     if (launcher != Py_None && !PyObject_TypeCheck(launcher, silo_launcher_type))
         return PyErr_Format(PyExc_TypeError, "launcher is a Launcher or None");
@@ -310,7 +310,7 @@ static PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *keywor
     if (self == NULL)
         return NULL;
     self->function = function;
-    self->told = Py_NewRef(told);
+    self->told = Py_NewRef(on_reason);
     self->of = (struct silo_triton_kernel *)Py_XNewRef(of);
     self->refused = refused == Py_None ? NULL : Py_NewRef(refused);
     if (launcher != Py_None)
@@ -325,11 +325,11 @@ static PyObject *kernel_learned(PyObject *object, PyObject *args) {
                           &PyDict_Type, &caches, &PyDict_Type, &globals, &changed))
         return NULL;
     const Py_ssize_t count = PyDict_Size(globals);
-    PyObject *seen = PyList_New(count);
-    if (seen == NULL)
+    PyObject *values = PyList_New(count);
+    if (values == NULL)
         return NULL;
     for (Py_ssize_t i = 0; i < count; i++) /* no value has been compared yet */
-        PyList_SetItem(seen, i, Py_NewRef(silo_absent));
+        PyList_SetItem(values, i, Py_NewRef(silo_absent));
     PyObject *old[] = {self->seen,   self->hooks,   self->devices,
                        self->caches, self->globals, self->changed};
     self->changed = Py_XNewRef(changed);
@@ -337,7 +337,7 @@ static PyObject *kernel_learned(PyObject *object, PyObject *args) {
     self->devices = Py_NewRef(devices);
     self->caches = Py_NewRef(caches);
     self->globals = Py_NewRef(globals);
-    self->seen = seen;
+    self->seen = values;
     self->device_count = PyDict_Size(devices);
     self->cached = PyDict_Size(caches);
     for (size_t i = 0; i < sizeof old / sizeof *old; i++)
@@ -399,8 +399,8 @@ PyObject *silo_py_triton_methods(PyObject *module, PyObject *args) {
     (void)module;
     static PyMethodDef getitem_method = {"__getitem__", triton_getitem, METH_O,
                                          "What launches over a grid."};
-    PyObject *type, *ask;
-    if (!PyArg_ParseTuple(args, "O!O", &PyType_Type, &type, &ask))
+    PyObject *type, *callback;
+    if (!PyArg_ParseTuple(args, "O!O", &PyType_Type, &type, &callback))
         return NULL;
     PyObject *run = silo_triton_run_new((PyTypeObject *)type, triton_run);
     PyObject *getitem = PyDescr_NewMethod((PyTypeObject *)type, &getitem_method);
@@ -410,7 +410,7 @@ PyObject *silo_py_triton_methods(PyObject *module, PyObject *args) {
         return NULL;
     }
     PyObject *old = first_use;
-    first_use = Py_NewRef(ask);
+    first_use = Py_NewRef(callback);
     Py_XDECREF(old);
     silo_triton_class_set(&functions, (PyTypeObject *)type, run);
     return Py_BuildValue("(NN)", run, getitem);
@@ -420,18 +420,18 @@ PyObject *silo_py_triton_compiled(PyObject *module, PyObject *args) {
     (void)module;
     static PyMethodDef method = {"__getitem__", compiled_getitem, METH_O,
                                  "What launches over a grid."};
-    PyObject *type, *getitem, *ask;
-    if (!PyArg_ParseTuple(args, "O!OO", &PyType_Type, &type, &getitem, &ask))
+    PyObject *type, *getitem, *callback;
+    if (!PyArg_ParseTuple(args, "O!OO", &PyType_Type, &type, &getitem, &callback))
         return NULL;
-    PyObject *made = PyDescr_NewMethod((PyTypeObject *)type, &method);
-    if (made == NULL)
+    PyObject *descriptor = PyDescr_NewMethod((PyTypeObject *)type, &method);
+    if (descriptor == NULL)
         return NULL;
     PyObject *old_getitem = silo_triton_compiled, *old = first_launch;
     silo_triton_compiled = Py_NewRef(getitem);
-    first_launch = Py_NewRef(ask);
+    first_launch = Py_NewRef(callback);
     Py_XDECREF(old_getitem);
     Py_XDECREF(old);
-    return made;
+    return descriptor;
 }
 
 int silo_triton_kernel_init(PyObject *module) {

@@ -222,12 +222,12 @@ static PyObject *run_autotuner(PyObject *self, PyObject *const *arguments, Py_ss
 
 /* Adds the result of a heuristic to the named values. Returns -1 with an exception set, or 1 if
  * the values do not fit. */
-static int add_heuristic(struct outgoing *out, PyObject *given, PyObject *name,
+static int add_heuristic(struct outgoing *out, PyObject *call_values, PyObject *name,
                          PyObject *heuristic) {
-    PyObject *copy = PyDict_Copy(given);
+    PyObject *copy = PyDict_Copy(call_values);
     PyObject *value = copy != NULL ? silo_call_one(heuristic, copy) : NULL;
     Py_XDECREF(copy);
-    if (value == NULL || PyDict_SetItem(given, name, value) != 0) {
+    if (value == NULL || PyDict_SetItem(call_values, name, value) != 0) {
         Py_XDECREF(value);
         return -1;
     }
@@ -249,13 +249,13 @@ static PyObject *run_heuristics(PyObject *self, PyObject *const *arguments, Py_s
         return NULL;
     PyObject *values = own_member(dict, s_values), *inner = own_member(dict, s_fn),
              *arg_names = own_member(dict, s_arg_names);
-    PyObject *given = NULL, *result = NULL;
-    const bool known =
+    PyObject *call_values = NULL, *result = NULL;
+    const bool is_known =
         values != NULL && inner != NULL && arg_names != NULL && PyDict_CheckExact(values) &&
         PyList_CheckExact(arg_names) && PyList_Size(arg_names) >= positional &&
         positional + named + PyDict_Size(values) <= SILO_TUNED_VALUES &&
-        start(&out, arguments, positional, names, named) && (given = PyDict_New()) != NULL;
-    if (!known) {
+        start(&out, arguments, positional, names, named) && (call_values = PyDict_New()) != NULL;
+    if (!is_known) {
         PyErr_Clear();
         result = own_way(HEURISTICS, self, arguments, positional, names, named);
         Py_DECREF(dict);
@@ -263,22 +263,23 @@ static PyObject *run_heuristics(PyObject *self, PyObject *const *arguments, Py_s
     }
     int failed = 0;
     for (Py_ssize_t i = 0; i < positional && failed == 0; i++)
-        failed = PyDict_SetItem(given, PyList_GetItem(arg_names, i), arguments[i]);
+        failed = PyDict_SetItem(call_values, PyList_GetItem(arg_names, i), arguments[i]);
     for (Py_ssize_t i = 0; i < named && failed == 0; i++)
-        failed = PyDict_SetItem(given, names[i], arguments[positional + i]);
+        failed = PyDict_SetItem(call_values, names[i], arguments[positional + i]);
     /* A copy, because heuristics may change the dict. */
     PyObject *pairs = failed == 0 ? PyDict_Items(values) : NULL;
     Py_INCREF(inner);
     for (Py_ssize_t i = 0; pairs != NULL && i < PyList_Size(pairs) && failed == 0; i++) {
         PyObject *pair = PyList_GetItem(pairs, i);
-        failed = add_heuristic(&out, given, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1));
+        failed =
+            add_heuristic(&out, call_values, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1));
     }
     if (pairs != NULL && failed == 0)
         result = call_inner(inner, &out);
     release_made(&out);
     Py_XDECREF(pairs);
     Py_DECREF(inner);
-    Py_DECREF(given);
+    Py_DECREF(call_values);
     Py_DECREF(dict);
     return result;
 }
@@ -391,24 +392,24 @@ PyObject *silo_py_triton_tuners(PyObject *module, PyObject *args) {
     PyTypeObject *before = decided_type;
     decided_type = (PyTypeObject *)Py_NewRef(decided_kind);
     Py_XDECREF((PyObject *)before);
-    PyObject *made = PyTuple_New(4);
-    for (int i = 0; i < 2 && made != NULL; i++) {
+    PyObject *methods = PyTuple_New(4);
+    for (int i = 0; i < 2 && methods != NULL; i++) {
         PyObject *run = PyDescr_NewMethod((PyTypeObject *)kinds[i], &runs[i]);
         PyObject *item = PyDescr_NewMethod((PyTypeObject *)kinds[i], &getitem);
         if (run == NULL || item == NULL) {
             Py_XDECREF(run);
             Py_XDECREF(item);
-            Py_CLEAR(made);
+            Py_CLEAR(methods);
             break;
         }
         PyObject *old = own_runs[i];
         own_runs[i] = Py_NewRef(own[i]);
         Py_XDECREF(old);
         silo_triton_class_set(&classes[i], (PyTypeObject *)kinds[i], run);
-        PyTuple_SetItem(made, 2 * i, run);
-        PyTuple_SetItem(made, 2 * i + 1, item);
+        PyTuple_SetItem(methods, 2 * i, run);
+        PyTuple_SetItem(methods, 2 * i + 1, item);
     }
-    return made;
+    return methods;
 }
 
 int silo_triton_tuned_init(void) {

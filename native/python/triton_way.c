@@ -129,14 +129,14 @@ static void situation_dealloc(PyObject *object) {
 
 SILO_INLINE bool holds(const struct silo_situation *self) {
     for (Py_ssize_t i = 0; i < self->size_count; i++) {
-        const struct silo_watched_size *one = &self->sizes[i];
-        if (SILO_UNLIKELY((one->is_list ? PyList_Size(one->container)
-                                        : PyDict_Size(one->container)) != one->size))
+        const struct silo_watched_size *size = &self->sizes[i];
+        if (SILO_UNLIKELY((size->is_list ? PyList_Size(size->container)
+                                         : PyDict_Size(size->container)) != size->size))
             return false;
     }
     for (Py_ssize_t i = 0; i < self->watched_count; i++) {
-        const struct silo_watched *one = &self->watched[i];
-        if (SILO_UNLIKELY(PyDict_GetItemWithError(one->dict, one->name) != one->value))
+        const struct silo_watched *member = &self->watched[i];
+        if (SILO_UNLIKELY(PyDict_GetItemWithError(member->dict, member->name) != member->value))
             return false;
     }
     return true;
@@ -150,35 +150,35 @@ struct silo_situation *silo_situation_now(void) {
     }
     if (PyErr_Occurred() || notice == NULL)
         return NULL;
-    PyObject *made = PyObject_CallNoArgs(notice);
-    if (made == NULL)
+    PyObject *settings = PyObject_CallNoArgs(notice);
+    if (settings == NULL)
         return NULL;
-    if (!PyObject_TypeCheck(made, silo_situation_type)) {
-        Py_DECREF(made);
+    if (!PyObject_TypeCheck(settings, silo_situation_type)) {
+        Py_DECREF(settings);
         PyErr_SetString(PyExc_TypeError, "notice gives a TritonSituation");
         return NULL;
     }
-    return (struct silo_situation *)made;
+    return (struct silo_situation *)settings;
 }
 
-PyObject *silo_py_triton_situation(PyObject *module, PyObject *situation) {
+PyObject *silo_py_triton_situation(PyObject *module, PyObject *settings) {
     (void)module;
-    if (situation != Py_None && !PyObject_TypeCheck(situation, silo_situation_type))
+    if (settings != Py_None && !PyObject_TypeCheck(settings, silo_situation_type))
         return PyErr_Format(PyExc_TypeError, "a TritonSituation or None");
     struct silo_situation *old = silo_situation;
-    silo_situation = situation == Py_None ? NULL : (struct silo_situation *)Py_NewRef(situation);
+    silo_situation = settings == Py_None ? NULL : (struct silo_situation *)Py_NewRef(settings);
     Py_XDECREF((PyObject *)old);
     Py_RETURN_NONE;
 }
 
 PyObject *silo_py_triton_serve(PyObject *module, PyObject *args) {
     (void)module;
-    PyObject *run, *ask;
-    if (!PyArg_ParseTuple(args, "OO", &run, &ask))
+    PyObject *run, *callback;
+    if (!PyArg_ParseTuple(args, "OO", &run, &callback))
         return NULL;
     PyObject *old_run = silo_triton_run, *old_notice = notice;
     silo_triton_run = Py_NewRef(run);
-    notice = Py_NewRef(ask);
+    notice = Py_NewRef(callback);
     Py_XDECREF(old_run);
     Py_XDECREF(old_notice);
     Py_RETURN_NONE;
@@ -239,9 +239,9 @@ static int count_reason(struct silo_triton_kernel *launched, PyObject *reason) {
     int result = now != NULL ? PyDict_SetItem(kernel->reasons, reason, now) : -1;
     Py_XDECREF(now);
     if (result == 0 && first && kernel->told != NULL) {
-        PyObject *told = Py_NewRef(kernel->told);
-        PyObject *done = silo_call_one(told, reason);
-        Py_DECREF(told);
+        PyObject *on_reason = Py_NewRef(kernel->told);
+        PyObject *done = silo_call_one(on_reason, reason);
+        Py_DECREF(on_reason);
         Py_XDECREF(done);
         result = done != NULL ? 0 : -1;
     }
@@ -336,9 +336,9 @@ PyObject *silo_triton_left_unread(const struct silo_plan *plan, const struct sil
 static PyObject *grid_given(const struct silo_triton_call *call, const int64_t dims[3]) {
     if (call->dims != NULL)
         return Py_NewRef(call->dims);
-    PyObject *given = call->grid != NULL ? call->grid : call->named;
-    if (given != NULL)
-        return Py_NewRef(given);
+    PyObject *grid = call->grid != NULL ? call->grid : call->named;
+    if (grid != NULL)
+        return Py_NewRef(grid);
     return Py_BuildValue("(LLL)", (long long)dims[0], (long long)dims[1], (long long)dims[2]);
 }
 
@@ -524,22 +524,22 @@ PyObject *silo_triton_miss(struct silo_launcher *self, const struct silo_inputs 
     self->misses++;
     frame->ran = SILO_RAN_PROGRAM;
     inputs->triton->went = true;
-    PyObject *asked = silo_stack_check() == 0 ? question(self, inputs, grid, frame) : NULL;
+    PyObject *question_args = silo_stack_check() == 0 ? question(self, inputs, grid, frame) : NULL;
     /* The member may be replaced or cleared while the call runs. */
     PyObject *on_miss = Py_NewRef(self->on_miss);
-    PyObject *answer = asked != NULL ? PyObject_Call(on_miss, asked, NULL) : NULL;
+    PyObject *answer = question_args != NULL ? PyObject_Call(on_miss, question_args, NULL) : NULL;
     Py_DECREF(on_miss);
-    Py_XDECREF(asked);
-    PyObject *entry, *given;
+    Py_XDECREF(question_args);
+    PyObject *entry, *call_result;
     if (answer == NULL)
         return NULL;
     if (!PyArg_ParseTuple(answer, "OO;on_miss gives what serves such calls, and a result", &entry,
-                          &given)) {
+                          &call_result)) {
         Py_DECREF(answer);
         return NULL;
     }
-    if (given != silo_absent) {
-        *result = Py_NewRef(given);
+    if (call_result != silo_absent) {
+        *result = Py_NewRef(call_result);
         silo_triton_counted(inputs->triton->kernel)->own_launches++;
     }
     entry = entry != silo_absent ? silo_miss_keep(self, inputs, frame, entry, hash) : NULL;

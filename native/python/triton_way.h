@@ -151,7 +151,7 @@ PyObject *silo_triton_miss(struct silo_launcher *self, const struct silo_inputs 
 
 /* Implement the module's functions triton_serve(run, notice) and triton_situation(situation). */
 PyObject *silo_py_triton_serve(PyObject *module, PyObject *args);
-PyObject *silo_py_triton_situation(PyObject *module, PyObject *situation);
+PyObject *silo_py_triton_situation(PyObject *module, PyObject *settings);
 
 int silo_triton_way_init(PyObject *module); /* adds the type TritonSituation */
 
