@@ -88,9 +88,9 @@ static int ask_words(struct silo_py_bundle *self, struct silo_words *words) {
     *words = (struct silo_words){0};
     if (learned || self->words == Py_None)
         return 0;
-    PyObject *given = PyObject_CallNoArgs(self->words);
-    const int result = given != NULL ? silo_words_begin(words, given) : -1;
-    Py_XDECREF(given);
+    PyObject *answer = PyObject_CallNoArgs(self->words);
+    const int result = answer != NULL ? silo_words_begin(words, answer) : -1;
+    Py_XDECREF(answer);
     return result != 0 ? -1 : words->count != 0;
 }
 
@@ -100,9 +100,9 @@ int silo_py_bundle_learn(struct silo_py_bundle *self, silo_error *error) {
         return 0;
     int result = ask_words(self, &words);
     if (result == 1) {
-        const struct silo_known_names known = silo_words_known(&words);
+        const struct silo_known_names names = silo_words_known(&words);
         silo_error_clear(error);
-        Py_BEGIN_ALLOW_THREADS result = silo_reader_learn(self->reader, &known, error);
+        Py_BEGIN_ALLOW_THREADS result = silo_reader_learn(self->reader, &names, error);
         Py_END_ALLOW_THREADS result = result == 0 ? 1 : silo_raise(error);
     }
     silo_words_end(&words);
@@ -121,15 +121,15 @@ static int open_reader(struct silo_py_bundle *self, const char *name, uint64_t f
                                         .may_change = self->mapped};
     Py_BEGIN_ALLOW_THREADS self->reader = silo_reader_open(&source, &error);
     Py_END_ALLOW_THREADS if (self->reader == NULL && error.code == SILO_ERROR_DAMAGED) {
-        const int found = ask_words(self, &words);
-        if (found == 1) {
+        const int status = ask_words(self, &words);
+        if (status == 1) {
             source.known = silo_words_known(&words);
             silo_error_clear(&error);
             Py_BEGIN_ALLOW_THREADS self->reader = silo_reader_open(&source, &error);
             Py_END_ALLOW_THREADS
         }
         silo_words_end(&words);
-        if (found < 0)
+        if (status < 0)
             return -1;
     }
     return self->reader != NULL ? 0 : silo_raise(&error);
@@ -174,17 +174,17 @@ PyObject *silo_py_bundle_map(PyObject *type, PyObject *args) {
     unsigned long long file_memory;
     if (!PyArg_ParseTuple(args, "O&yKO", PyUnicode_FSConverter, &path, &name, &file_memory, &words))
         return NULL;
-    const char *place = PyBytes_AsString(path);
+    const char *path_bytes = PyBytes_AsString(path);
     struct silo_py_bundle *self = new_bundle((PyTypeObject *)type, words);
     silo_error error = {0};
     void *data = NULL;
     int result = -1;
     if (self != NULL) {
-        Py_BEGIN_ALLOW_THREADS result = silo_file_map(place, &data, &self->bytes, &error);
+        Py_BEGIN_ALLOW_THREADS result = silo_file_map(path_bytes, &data, &self->bytes, &error);
         Py_END_ALLOW_THREADS if (result != 0) {
-            silo_error said = {0};
-            silo_fail(&said, SILO_ERROR_FILE, "cannot open the bundle %s", error.text);
-            silo_raise(&said);
+            silo_error failure = {0};
+            silo_fail(&failure, SILO_ERROR_FILE, "cannot open the bundle %s", error.text);
+            silo_raise(&failure);
         }
     }
     Py_DECREF(path);
@@ -259,7 +259,7 @@ PyObject *silo_py_bundle_text(PyObject *object, PyObject *unused) {
         silo_raise(&error);
         return NULL;
     }
-    PyObject *made = PyBytes_FromStringAndSize(text, (Py_ssize_t)bytes);
+    PyObject *bytes_object = PyBytes_FromStringAndSize(text, (Py_ssize_t)bytes);
     free(text);
-    return made;
+    return bytes_object;
 }

@@ -23,14 +23,14 @@ static int read_list(struct silo_words *words, int number, PyObject *given) {
     return 0;
 }
 
-int silo_words_begin(struct silo_words *words, PyObject *given) {
+int silo_words_begin(struct silo_words *words, PyObject *names) {
     *words = (struct silo_words){0};
-    if (!PyTuple_Check(given) || PyTuple_Size(given) != LISTS) {
+    if (!PyTuple_Check(names) || PyTuple_Size(names) != LISTS) {
         PyErr_SetString(PyExc_TypeError, "four lists of names are needed");
         return -1;
     }
     for (int i = 0; i < LISTS; i++) {
-        if (read_list(words, i, PyTuple_GetItem(given, i)) != 0)
+        if (read_list(words, i, PyTuple_GetItem(names, i)) != 0)
             return -1;
     }
     return 0;

@@ -21,11 +21,11 @@ static int by_python(const void *stored, size_t stored_bytes, void *raw, size_t 
     char *data = NULL;
     Py_ssize_t bytes = 0;
     Py_XINCREF(call);
-    PyObject *made = call != NULL
-                         ? PyObject_CallFunction(call, "y#n", (const char *)stored,
-                                                 (Py_ssize_t)stored_bytes, (Py_ssize_t)raw_bytes)
-                         : NULL;
-    int result = made != NULL ? PyBytes_AsStringAndSize(made, &data, &bytes) : -1;
+    PyObject *expanded =
+        call != NULL ? PyObject_CallFunction(call, "y#n", (const char *)stored,
+                                             (Py_ssize_t)stored_bytes, (Py_ssize_t)raw_bytes)
+                     : NULL;
+    int result = expanded != NULL ? PyBytes_AsStringAndSize(expanded, &data, &bytes) : -1;
     if (result == 0 && (size_t)bytes == raw_bytes) {
         memcpy(raw, data, raw_bytes);
     } else if (result == 0) {
@@ -40,7 +40,7 @@ static int by_python(const void *stored, size_t stored_bytes, void *raw, size_t 
         Py_XDECREF(error);
         PyErr_Clear();
     }
-    Py_XDECREF(made);
+    Py_XDECREF(expanded);
     Py_XDECREF(call);
     PyGILState_Release(state);
     return result;

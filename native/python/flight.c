@@ -132,14 +132,14 @@ silo_flight_record(const struct silo_plan *plan, const struct silo_inputs *input
     PyObject *const *const arguments = inputs->arguments;
     const uint16_t *each = kind->places, *const end = each + kind->count;
     for (; each < end; each++) {
-        const unsigned place = *each, index = place & SILO_FLIGHT_INDEX;
+        const unsigned parameter = *each, index = parameter & SILO_FLIGHT_INDEX;
         *to = values[index];
-        if (!(place & SILO_FLIGHT_ADDRESS)) {
+        if (!(parameter & SILO_FLIGHT_ADDRESS)) {
             to++;
             continue;
         }
         PyObject *array = arguments[index];
-        if (SILO_UNLIKELY(place & SILO_FLIGHT_DESCRIPTOR)) {
+        if (SILO_UNLIKELY(parameter & SILO_FLIGHT_DESCRIPTOR)) {
             array = silo_owner_of(plan, frame, *to)->base;
             *to = frame->descriptors[*to].address;
         }
@@ -204,22 +204,22 @@ static bool is_address(uint64_t code, const struct silo_parameter *parameter) {
 /* Returns a copy of a kind, with the text from Python, in pages that become read-only. If Python
  * gave no text, the error is printed on standard error and the text is {}. Returns NULL if memory
  * runs out. */
-static struct silo_flight_kind *keep_kind(const struct silo_flight_kind *made, PyObject *given) {
+static struct silo_flight_kind *keep_kind(const struct silo_flight_kind *local, PyObject *object) {
     char *data = (char *)(uintptr_t)"{}";
     Py_ssize_t bytes = 2;
-    if (given == NULL || PyBytes_AsStringAndSize(given, &data, &bytes) != 0) {
+    if (object == NULL || PyBytes_AsStringAndSize(object, &data, &bytes) != 0) {
         PyErr_WriteUnraisable(describe); /* an error of the recorder must not stop the launch */
         data = (char *)(uintptr_t)"{}";
         bytes = 2;
     }
-    const size_t places = made->count * sizeof *made->places;
-    const size_t size = sizeof *made + places + (size_t)bytes;
+    const size_t places = local->count * sizeof *local->places;
+    const size_t size = sizeof *local + places + (size_t)bytes;
     struct silo_flight_kind *kind = new_pages(size);
     if (kind == NULL)
         return NULL;
-    *kind = *made;
+    *kind = *local;
     kind->places = (uint16_t *)(void *)(kind + 1);
-    memcpy(kind->places, made->places, places);
+    memcpy(kind->places, local->places, places);
     kind->text = (char *)(kind + 1) + places;
     kind->bytes = (size_t)bytes;
     memcpy(kind->text, data, (size_t)bytes);
@@ -258,8 +258,8 @@ struct silo_flight_kind *silo_flight_kind_of(const struct silo_launcher *self,
                                              const struct silo_frame *frame) {
     const size_t most = (size_t)self->plan.count;
     uint16_t places[SILO_MAX_PARAMETERS];
-    struct silo_flight_kind made = {.host = binding->loaded->function.device == NULL,
-                                    .places = places};
+    struct silo_flight_kind local = {.host = binding->loaded->function.device == NULL,
+                                     .places = places};
     size_t words = 0;
     for (size_t i = 0; i < most && i < SILO_MAX_PARAMETERS; i++) {
         const unsigned value = silo_code_kind(frame->key[i]);
@@ -269,12 +269,12 @@ struct silo_flight_kind *silo_flight_kind_of(const struct silo_launcher *self,
             words + (address ? 3 : 1) > SILO_FLIGHT_WORDS)
             continue;
         words += address ? 3 : 1;
-        places[made.count++] =
+        places[local.count++] =
             (uint16_t)(i | (address ? SILO_FLIGHT_ADDRESS : 0u) |
                        (value == SILO_VALUE_DESCRIPTOR ? SILO_FLIGHT_DESCRIPTOR : 0u));
     }
-    PyObject *text = describe_kind(self, binding, &made);
-    struct silo_flight_kind *kind = keep_kind(&made, text);
+    PyObject *text = describe_kind(self, binding, &local);
+    struct silo_flight_kind *kind = keep_kind(&local, text);
     Py_XDECREF(text);
     if (kind == NULL) {
         PyErr_NoMemory();
@@ -287,11 +287,11 @@ struct silo_flight_kind *silo_flight_kind_of(const struct silo_launcher *self,
 /* ---- for Python ---- */
 
 static PyObject *py_start(PyObject *module, PyObject *args) {
-    PyObject *given, *path;
+    PyObject *kinds, *path;
     unsigned int slots;
     unsigned long long most;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OO&IK", &given, PyUnicode_FSConverter, &path, &slots, &most))
+    if (!PyArg_ParseTuple(args, "OO&IK", &kinds, PyUnicode_FSConverter, &path, &slots, &most))
         return NULL;
     if (slots == 0 || (slots & (slots - 1)) != 0 || slots > (1u << 20)) {
         Py_DECREF(path);
@@ -309,7 +309,7 @@ static PyObject *py_start(PyObject *module, PyObject *args) {
         silo_flight.mask = slots - 1;
     }
     Py_XDECREF(describe);
-    describe = Py_NewRef(given);
+    describe = Py_NewRef(kinds);
     silo_flight_watch_aborts();
     silo_flight.on = true;
     silo_hooks_flight(true);
@@ -357,7 +357,7 @@ static ptrdiff_t place_of(const char *from, size_t bytes, uint64_t value) {
  * given. */
 static PyObject *py_probe(PyObject *module, PyObject *args) {
     PyObject *tensors;
-    ptrdiff_t found[3] = {0, 0, 0};
+    ptrdiff_t offsets[3] = {0, 0, 0};
     (void)module;
     if (!PyArg_ParseTuple(args, "O!", &PyTuple_Type, &tensors))
         return NULL;
@@ -379,45 +379,45 @@ static PyObject *py_probe(PyObject *module, PyObject *args) {
             place_of((const char *)(uintptr_t)storage, 64, bytes),
         };
         for (int j = 0; j < 3; j++) {
-            if (now[j] == 0 || (i != 0 && now[j] != found[j]))
+            if (now[j] == 0 || (i != 0 && now[j] != offsets[j]))
                 Py_RETURN_FALSE;
-            found[j] = now[j];
+            offsets[j] = now[j];
         }
     }
-    silo_flight.storage = found[0];
-    silo_flight.data = found[1];
-    silo_flight.bytes = count != 0 ? found[2] : 0;
+    silo_flight.storage = offsets[0];
+    silo_flight.data = offsets[1];
+    silo_flight.bytes = count != 0 ? offsets[2] : 0;
     return PyBool_FromLong(silo_flight.bytes != 0);
 }
 
-static PyObject *py_keep(PyObject *module, PyObject *given) {
+static PyObject *py_keep(PyObject *module, PyObject *arrays) {
     (void)module;
-    if (!PyTuple_Check(given))
+    if (!PyTuple_Check(arrays))
         return PyErr_Format(PyExc_TypeError, "copies are a tuple");
-    const Py_ssize_t count = PyTuple_Size(given);
-    struct silo_flight_copies *made =
-        calloc(1, sizeof *made + (size_t)count * sizeof *made->copy); /* later owned by `waiting` */
-    if (made == NULL)
+    const Py_ssize_t count = PyTuple_Size(arrays);
+    struct silo_flight_copies *copies = calloc(
+        1, sizeof *copies + (size_t)count * sizeof *copies->copy); /* later owned by `waiting` */
+    if (copies == NULL)
         return PyErr_NoMemory();
     for (Py_ssize_t i = 0; i < count; i++) {
-        struct silo_flight_copy *one = &made->copy[i];
+        struct silo_flight_copy *copy = &copies->copy[i];
         unsigned long long low;
         char *data;
         Py_ssize_t bytes;
-        if (!PyArg_ParseTuple(PyTuple_GetItem(given, i), "KS", &low, &one->owner) ||
-            PyBytes_AsStringAndSize(one->owner, &data, &bytes) != 0) {
-            one->owner = NULL;
-            drop_copies(made);
+        if (!PyArg_ParseTuple(PyTuple_GetItem(arrays, i), "KS", &low, &copy->owner) ||
+            PyBytes_AsStringAndSize(copy->owner, &data, &bytes) != 0) {
+            copy->owner = NULL;
+            drop_copies(copies);
             return NULL;
         }
-        Py_INCREF(one->owner);
-        one->low = low;
-        one->data = data;
-        one->bytes = (size_t)bytes;
-        made->count++;
+        Py_INCREF(copy->owner);
+        copy->low = low;
+        copy->data = data;
+        copy->bytes = (size_t)bytes;
+        copies->count++;
     }
     drop_copies(waiting);
-    waiting = made;
+    waiting = copies;
     silo_flight.copies = true;
     Py_RETURN_NONE;
 }
@@ -429,9 +429,11 @@ static PyObject *py_write(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "ss|O&", &kind, &text, PyUnicode_FSConverter, &path))
         return NULL;
     const struct silo_flight_cause cause = {.kind = kind, .text = text};
-    const char *made = silo_flight_write(&cause, path != NULL ? PyBytes_AsString(path) : NULL);
+    const char *written_path =
+        silo_flight_write(&cause, path != NULL ? PyBytes_AsString(path) : NULL);
     Py_XDECREF(path);
-    return made != NULL ? PyUnicode_DecodeFSDefault(made) : PyErr_SetFromErrno(PyExc_OSError);
+    return written_path != NULL ? PyUnicode_DecodeFSDefault(written_path)
+                                : PyErr_SetFromErrno(PyExc_OSError);
 }
 
 PyMethodDef silo_flight_methods[] = {

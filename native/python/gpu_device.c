@@ -33,9 +33,9 @@ struct silo_gpu_device *silo_gpu_get_device(const char *kind, int32_t index) {
     return device;
 }
 
-int silo_gpu_error(const struct silo_gpu *gpu, const char *what, int code) {
+int silo_gpu_error(const struct silo_gpu *gpu, const char *action, int code) {
     silo_error error;
-    silo_gpu_fail(&error, gpu, SILO_ERROR_LAUNCH, what, code);
+    silo_gpu_fail(&error, gpu, SILO_ERROR_LAUNCH, action, code);
     return silo_raise_as(silo_device_error, &error);
 }
 

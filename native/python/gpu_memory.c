@@ -262,11 +262,12 @@ static int wait_for_consumer(struct gpu_buffer *self, PyObject *stream) {
 
 static PyObject *buffer_dlpack(PyObject *object, PyObject *args, PyObject *keywords) {
     struct gpu_buffer *self = (struct gpu_buffer *)object;
-    const struct dl_device *here = &self->base.tensor.device;
+    const struct dl_device *device = &self->base.tensor.device;
     struct silo_dlpack_request request;
     if (silo_dlpack_read(args, keywords, &request) != 0)
         return NULL;
-    if (request.has_device && (request.device.type != here->type || request.device.id != here->id))
+    if (request.has_device &&
+        (request.device.type != device->type || request.device.id != device->id))
         return PyErr_Format(PyExc_BufferError,
                             "a Buffer on %s:%d stays there; copy_to copies it to the host",
                             self->device->gpu->name, (int)self->device->index);
