@@ -31,9 +31,9 @@ const struct silo_value *silo_constant_of(const struct silo_specialization *spec
     return last_named(specialization->constants, specialization->constant_count, name);
 }
 
-const struct silo_seen *silo_seen_named(const struct silo_signature *kernel,
-                                        const struct silo_seen_call *call, struct silo_string name,
-                                        uint32_t hint) {
+const struct silo_argument_facts *silo_facts_named(const struct silo_signature *kernel,
+                                                   const struct silo_call_arguments *call,
+                                                   struct silo_string name, uint32_t hint) {
     if (hint < kernel->count && silo_string_same(kernel->parameters[hint].name, name))
         return &call->arguments[hint];
     for (uint32_t i = 0; i < kernel->count; i++) {
@@ -53,7 +53,7 @@ static unsigned facts_of(const struct silo_specialization *specialization,
     return facts;
 }
 
-static const char *noun(const struct silo_seen *argument) {
+static const char *noun(const struct silo_argument_facts *argument) {
     switch ((enum silo_value_kind)argument->kind) {
     case SILO_VALUE_POINTER:
         return "an array";
@@ -87,7 +87,7 @@ __attribute__((format(printf, 3, 4))) static int because(int code, struct silo_w
     return code;
 }
 
-static bool is_number(const struct silo_seen *argument) {
+static bool is_number(const struct silo_argument_facts *argument) {
     return argument->kind == SILO_VALUE_INT || argument->kind == SILO_VALUE_BOOL ||
            argument->kind == SILO_VALUE_FLOAT;
 }
@@ -110,7 +110,7 @@ static const struct silo_value none = {.type = SILO_IS_NONE};
 
 static int constant_problem(const struct code *code,
                             const struct silo_signature_parameter *parameter,
-                            const struct silo_seen *argument, struct silo_wording *why) {
+                            const struct silo_argument_facts *argument, struct silo_wording *why) {
     if (code->config == NULL)
         return SILO_OK;
     const struct silo_value *constant = silo_constant_of(code->specialization, parameter->name);
@@ -138,7 +138,7 @@ static int constant_problem(const struct code *code,
 }
 
 static int pointer_problem(const struct silo_signature_parameter *parameter,
-                           const struct silo_seen *argument, unsigned facts,
+                           const struct silo_argument_facts *argument, unsigned facts,
                            struct silo_wording *why) {
     if (argument->kind != SILO_VALUE_POINTER && argument->kind != SILO_VALUE_ADDRESS)
         return because(SILO_ERROR_KIND, why, "is %s, and it takes an array", noun(argument));
@@ -157,14 +157,14 @@ static int pointer_problem(const struct silo_signature_parameter *parameter,
     return SILO_OK;
 }
 
-static void add_block(struct silo_wording *why, const struct silo_seen *argument) {
+static void add_block(struct silo_wording *why, const struct silo_argument_facts *argument) {
     silo_wording_add(why, "[");
     for (int32_t i = 0; i < argument->rank; i++)
         silo_wording_add(why, "%s%lld", i ? ", " : "", (long long)argument->block[i]);
     silo_wording_add(why, "]");
 }
 
-static int block_problem(const struct silo_value *block, const struct silo_seen *argument,
+static int block_problem(const struct silo_value *block, const struct silo_argument_facts *argument,
                          bool of_config, struct silo_wording *why) {
     bool same = true;
     /* The block's extents may be followed by a record: the layout in which the code keeps the block
@@ -195,7 +195,7 @@ static int block_problem(const struct silo_value *block, const struct silo_seen 
 
 static int descriptor_problem(const struct code *code,
                               const struct silo_signature_parameter *parameter,
-                              const struct silo_seen *argument, unsigned facts,
+                              const struct silo_argument_facts *argument, unsigned facts,
                               struct silo_wording *why) {
     if (argument->kind != SILO_VALUE_DESCRIPTOR)
         return because(SILO_ERROR_KIND, why, "is %s, and it takes a tensor descriptor",
@@ -219,7 +219,7 @@ static unsigned sort_of(uint16_t element) {
 }
 
 static int integer_problem(const struct silo_signature_parameter *parameter,
-                           const struct silo_seen *argument, unsigned facts,
+                           const struct silo_argument_facts *argument, unsigned facts,
                            struct silo_wording *why) {
     if (argument->kind != SILO_VALUE_INT)
         return because(SILO_ERROR_KIND, why, "is %s, and it takes an integer", noun(argument));
@@ -238,7 +238,7 @@ static int integer_problem(const struct silo_signature_parameter *parameter,
 }
 
 static int value_problem(const struct code *code, const struct silo_signature_parameter *parameter,
-                         const struct silo_seen *argument, struct silo_wording *why) {
+                         const struct silo_argument_facts *argument, struct silo_wording *why) {
     const unsigned facts = facts_of(code->specialization, parameter->name);
     const bool points = parameter->kind == SILO_PARAMETER_POINTER;
     if (parameter->kind == SILO_PARAMETER_DESCRIPTOR)
@@ -273,7 +273,7 @@ static int value_problem(const struct code *code, const struct silo_signature_pa
 
 static int parameter_problem(const struct code *code,
                              const struct silo_signature_parameter *parameter,
-                             const struct silo_seen *argument, struct silo_wording *why) {
+                             const struct silo_argument_facts *argument, struct silo_wording *why) {
     return is_constant(code, parameter) ? constant_problem(code, parameter, argument, why)
                                         : value_problem(code, parameter, argument, why);
 }
@@ -307,7 +307,7 @@ static void add_dynamic(struct silo_wording *why, const struct silo_dynamic_layo
 
 /* Checks the layout of a passed argument against the layout that the code assumes (`expected`).
  * Returns SILO_OK, or SILO_ERROR_SHAPE with the reason in `why`. */
-static int dynamic_problem(const struct silo_seen *argument,
+static int dynamic_problem(const struct silo_argument_facts *argument,
                            const struct silo_named_extents *expected, struct silo_wording *why) {
     const bool has_layout =
         argument->has_layout || (argument->shape != NULL && argument->strides != NULL &&
@@ -339,12 +339,14 @@ static bool same_numbers(const int64_t *left, const int64_t *right, uint32_t cou
 
 /* Checks the extents of the arguments against those that the code was compiled for. Returns
  * SILO_OK, or SILO_ERROR_SHAPE with the reason in `why`. */
-static int extents_problem(const struct silo_signature *kernel, const struct silo_seen_call *call,
+static int extents_problem(const struct silo_signature *kernel,
+                           const struct silo_call_arguments *call,
                            const struct silo_specialization *specialization,
                            struct silo_wording *why) {
     for (uint32_t i = 0; i < specialization->extent_count; i++) {
         const struct silo_named_extents *expected = &specialization->extents[i];
-        const struct silo_seen *argument = silo_seen_named(kernel, call, expected->name, i);
+        const struct silo_argument_facts *argument =
+            silo_facts_named(kernel, call, expected->name, i);
         if (argument == NULL) {
             silo_wording_add(why, "it was built for a shape of ");
             silo_wording_add_string(why, expected->name);
@@ -378,10 +380,10 @@ static int extents_problem(const struct silo_signature *kernel, const struct sil
     return SILO_OK;
 }
 
-static int options_problem(const struct silo_seen_call *call, const struct silo_config *config,
+static int options_problem(const struct silo_call_arguments *call, const struct silo_config *config,
                            struct silo_wording *why) {
     for (uint32_t i = 0; i < call->option_count; i++) {
-        const struct silo_seen_option *option = &call->options[i];
+        const struct silo_option_value *option = &call->options[i];
         const struct silo_string name = {option->name, (uint32_t)strlen(option->name)};
         const struct silo_value *has = silo_config_value(config, name);
         if (has != NULL && silo_value_same(has, &option->value))
@@ -431,23 +433,26 @@ static void add_assumptions(struct silo_wording *why, const struct silo_speciali
     }
 }
 
-int silo_parameter_accepts(const struct silo_signature *kernel, const struct silo_seen_call *call,
+int silo_parameter_accepts(const struct silo_signature *kernel,
+                           const struct silo_call_arguments *call,
                            const struct silo_variant *variant, uint32_t number,
                            struct silo_wording *why) {
     const struct code code = {variant->signature, variant->specialization, variant->config};
     const struct silo_signature_parameter *parameter = &variant->signature->parameters[number];
-    const struct silo_seen *argument = silo_seen_named(kernel, call, parameter->name, number);
+    const struct silo_argument_facts *argument =
+        silo_facts_named(kernel, call, parameter->name, number);
     return argument == NULL ? SILO_ERROR_NO_VARIANT
                             : parameter_problem(&code, parameter, argument, why);
 }
 
-int silo_accepts(const struct silo_signature *kernel, const struct silo_seen_call *call,
+int silo_accepts(const struct silo_signature *kernel, const struct silo_call_arguments *call,
                  const struct silo_variant *variant, struct silo_wording *why) {
     const struct code code = {variant->signature, variant->specialization, variant->config};
     struct silo_wording problem = {0};
     for (uint32_t i = 0; i < code.signature->count; i++) {
         const struct silo_signature_parameter *parameter = &code.signature->parameters[i];
-        const struct silo_seen *argument = silo_seen_named(kernel, call, parameter->name, i);
+        const struct silo_argument_facts *argument =
+            silo_facts_named(kernel, call, parameter->name, i);
         int mismatch = SILO_ERROR_NO_VARIANT;
         if (argument != NULL)
             mismatch = parameter_problem(&code, parameter, argument, why ? &problem : NULL);
@@ -468,13 +473,13 @@ int silo_accepts(const struct silo_signature *kernel, const struct silo_seen_cal
     return result;
 }
 
-bool silo_may_accept(const struct silo_signature *kernel, const struct silo_seen_call *call,
+bool silo_may_accept(const struct silo_signature *kernel, const struct silo_call_arguments *call,
                      const struct silo_signature *signature,
                      const struct silo_specialization *specialization) {
     const struct code code = {signature, specialization, NULL};
     for (uint32_t i = 0; i < signature->count; i++) {
-        const struct silo_seen *argument =
-            silo_seen_named(kernel, call, signature->parameters[i].name, i);
+        const struct silo_argument_facts *argument =
+            silo_facts_named(kernel, call, signature->parameters[i].name, i);
         if (argument == NULL ||
             parameter_problem(&code, &signature->parameters[i], argument, NULL) != SILO_OK)
             return false;

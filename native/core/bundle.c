@@ -16,7 +16,7 @@ void silo_bundle_log(struct silo_bundle *bundle, int level, uint32_t once, const
     char text[512];
     va_list arguments;
     if (bundle->options.log == NULL ||
-        (__atomic_fetch_or(&bundle->said, once, __ATOMIC_RELAXED) & once) != 0)
+        (__atomic_fetch_or(&bundle->logged, once, __ATOMIC_RELAXED) & once) != 0)
         return;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);

@@ -100,7 +100,7 @@ static int64_t stated_places(struct silo_bundle *bundle, const struct silo_varia
  * code declares. After a mismatch the driver would therefore read other memory of this process. */
 static int check_places(struct silo_bundle *bundle, const struct silo_variant *variant,
                         const struct silo_binary *binary, const struct silo_function *function,
-                        const struct silo_located *where, silo_error *error) {
+                        const struct silo_used_device *where, silo_error *error) {
     enum { ROOM = 16 * SILO_MAX_PARAMETERS };
     const struct silo_launch_info *launch = variant->launch;
     struct silo_parameter_place *places = malloc(ROOM * sizeof *places);
@@ -175,7 +175,7 @@ static int describe(const struct silo_variant *variant, struct silo_function *fu
     return silo_function_set_block(function, variant->kernel.data, launch->block, error);
 }
 
-static bool loads(const struct silo_located *where, const char *kind) {
+static bool loads(const struct silo_used_device *where, const char *kind) {
     if (where->gpu == NULL)
         return strcmp(kind, "so") == 0;
     if (where->gpu == &silo_cuda)
@@ -203,7 +203,7 @@ static struct silo_binary *binary_of_function(const silo_compiled *compiled, sil
 /* Verifies a blob, checks that it is trusted, and loads it. Returns NULL with `error` filled. */
 static struct silo_binary *load_blob(struct silo_bundle *bundle, uint32_t kernel, uint32_t number,
                                      const struct silo_variant *variant,
-                                     const struct silo_located *where, bool loaded,
+                                     const struct silo_used_device *where, bool loaded,
                                      silo_error *error) {
     void *owned = NULL;
     const struct silo_blob *blob = silo_reader_blob(bundle->reader, variant->blob);
@@ -224,9 +224,9 @@ static struct silo_binary *load_blob(struct silo_bundle *bundle, uint32_t kernel
     return binary;
 }
 
-static struct silo_loaded_code *known_code(const struct silo_bundle *bundle,
-                                           const struct silo_located *where, uint32_t blob,
-                                           const char *entry) {
+static struct silo_loaded_code *find_code(const struct silo_bundle *bundle,
+                                          const struct silo_used_device *where, uint32_t blob,
+                                          const char *entry) {
     for (struct silo_loaded_code *loaded = bundle->codes; loaded != NULL; loaded = loaded->next)
         if (loaded->where == where && loaded->blob == blob &&
             (loaded->entry == NULL || strcmp(loaded->entry, entry) == 0))
@@ -236,7 +236,7 @@ static struct silo_loaded_code *known_code(const struct silo_bundle *bundle,
 
 static struct silo_loaded_code *load(struct silo_bundle *bundle, uint32_t kernel, uint32_t number,
                                      const struct silo_variant *variant,
-                                     const struct silo_located *where, silo_error *error) {
+                                     const struct silo_used_device *where, silo_error *error) {
     const struct silo_blob *blob = silo_reader_blob(bundle->reader, variant->blob);
     const char *entry = variant->launch->entry.data;
     if (!loads(where, blob->kind.data)) {
@@ -246,7 +246,7 @@ static struct silo_loaded_code *load(struct silo_bundle *bundle, uint32_t kernel
                   blob->kind.data, where->target);
         return NULL;
     }
-    struct silo_loaded_code *existing = known_code(bundle, where, variant->blob, entry);
+    struct silo_loaded_code *existing = find_code(bundle, where, variant->blob, entry);
     const silo_compiled *compiled = where->gpu == NULL ? compiled_in(bundle, blob, entry) : NULL;
     if (existing != NULL && (compiled != NULL || where->gpu != NULL))
         return existing;
@@ -274,7 +274,7 @@ static struct silo_loaded_code *load(struct silo_bundle *bundle, uint32_t kernel
 
 const struct silo_loaded_code *silo_code_load(struct silo_bundle *bundle, uint32_t kernel,
                                               uint32_t number, const struct silo_variant *variant,
-                                              const struct silo_located *where,
+                                              const struct silo_used_device *where,
                                               struct silo_function *function, silo_error *error) {
     silo_error why = {.code = SILO_OK};
     const struct silo_loaded_code *code = load(bundle, kernel, number, variant, where, &why);

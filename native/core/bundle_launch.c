@@ -51,7 +51,7 @@ int silo_call_cpu_code(int code) {
 static SILO_NOINLINE int launch_error(const struct silo_served *served,
                                       const struct silo_launch *launch, int code,
                                       silo_error *error) {
-    const struct silo_located *where = served->where;
+    const struct silo_used_device *where = served->where;
     const char *hint = "";
     const int silo_code = where->gpu == NULL ? silo_call_cpu_code(code) : code_of(where->gpu, code);
     if (silo_code == SILO_ERROR_WRONG_DEVICE)
@@ -195,7 +195,7 @@ static SILO_NOINLINE int launch_with_more(const struct silo_kernel_call *call,
             continue;
         scratch[i] = leases[i].address;
         if (leases[i].waits)
-            silo_bundle_log(call->kernel->bundle, SILO_LOG_WARNING, SILO_SAID_WAITS,
+            silo_bundle_log(call->kernel->bundle, SILO_LOG_WARNING, SILO_LOGGED_WAITS,
                             "%s: this %s driver has no pool of memory, so each launch that needs "
                             "scratch memory waits until it has run: give an allocator",
                             name, function->device->gpu->name);
@@ -232,7 +232,7 @@ static SILO_NOINLINE int refuse_grid(const struct silo_kernel_call *call,
 SILO_INLINE int find_grid(const struct silo_kernel_call *call, const struct silo_served *served,
                           int64_t dims[3], silo_error *error) {
     const struct silo_tagged *tagged = &call->tagged;
-    if (call->given->grid != NULL)
+    if (call->options->grid != NULL)
         return silo_call_given_grid(call, dims, error);
     if (served->grid.usual &&
         silo_grid_usual(&served->grid, tagged->intake->count, tagged->slots, tagged->key, dims))

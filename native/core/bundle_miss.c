@@ -6,7 +6,7 @@
 #include "known_names.h"
 #include "memory_types.h"
 #include "tagged_error.h"
-#include "tagged_seen.h"
+#include "tagged_facts.h"
 
 #include <stdlib.h>
 
@@ -28,7 +28,7 @@ static int is_empty(const struct silo_kernel_call *call, const struct silo_grid_
 /* Returns the grid of a variant whose code is not loaded, or NULL with `error` filled. The caller
  * holds the bundle's lock. */
 static struct silo_idle *idle_variant(struct silo_kernel *kernel, uint32_t number,
-                                      const struct silo_located *where, silo_error *error) {
+                                      const struct silo_used_device *where, silo_error *error) {
     for (struct silo_idle *entry = kernel->idle; entry != NULL; entry = entry->next)
         if (entry->number == number && entry->where == where)
             return entry;
@@ -43,7 +43,7 @@ static struct silo_idle *idle_variant(struct silo_kernel *kernel, uint32_t numbe
     }
     idle->number = number;
     idle->where = where;
-    if (silo_served_grid(kernel->info, variant, &where->place, &idle->grid, error) != 0) {
+    if (silo_served_grid(kernel->info, variant, &where->info, &idle->grid, error) != 0) {
         silo_grid_clear(&idle->grid);
         free(idle);
         return NULL;
@@ -66,8 +66,8 @@ static int check_elements(const struct silo_kernel_call *call, silo_error *error
 
 /* Refuses a call on a stream that is being captured: a miss loads code, which drivers forbid during
  * capture. The driver is open at this point. */
-static int refuse_in_capture(const struct silo_kernel_call *call, const struct silo_located *where,
-                             silo_error *error) {
+static int refuse_in_capture(const struct silo_kernel_call *call,
+                             const struct silo_used_device *where, silo_error *error) {
     int status = 0;
     if (where->gpu == NULL || call->queue->stream == NULL ||
         where->gpu->stream_capturing(call->queue->stream, &status) != 0 || status == 0)
@@ -94,7 +94,7 @@ static uint64_t address_of(const struct silo_kernel_call *call, int32_t index) {
 /* Refuses arrays on a CPU whose address is not a multiple of the element's size: C code may only
  * read aligned elements. */
 static int check_elements_apart(const struct silo_kernel_call *call,
-                                const struct silo_located *where, silo_error *error) {
+                                const struct silo_used_device *where, silo_error *error) {
     const struct silo_intake *intake = call->tagged.intake;
     for (int32_t i = 0; where->gpu == NULL && i < intake->count; i++) {
         const uint64_t code = call->tagged.key[i];
@@ -110,7 +110,7 @@ static int check_elements_apart(const struct silo_kernel_call *call,
 }
 
 /* Refuses memory that the queue's device cannot use, as far as drivers that are open can tell. */
-static int check_memory(const struct silo_kernel_call *call, const struct silo_located *where,
+static int check_memory(const struct silo_kernel_call *call, const struct silo_used_device *where,
                         silo_error *error) {
     const struct silo_intake *intake = call->tagged.intake;
     for (struct silo_gpu *const *entry = silo_gpus; *entry != NULL; entry++) {
@@ -157,39 +157,40 @@ static int check_memory(const struct silo_kernel_call *call, const struct silo_l
 }
 
 /* The facts about a call from which a variant is chosen. The arrays are owned. */
-struct sight {
-    struct silo_seen_call call;
-    struct silo_seen *arguments;
-    struct silo_seen_option *options;
+struct gathered_facts {
+    struct silo_call_arguments call;
+    struct silo_argument_facts *arguments;
+    struct silo_option_value *options;
     int64_t *strides;
 };
 
-static int look(const struct silo_kernel_call *call, struct sight *facts, silo_error *error) {
-    const size_t count = (size_t)call->tagged.intake->count, options = call->given->option_count;
+static int gather_facts(const struct silo_kernel_call *call, struct gathered_facts *facts,
+                        silo_error *error) {
+    const size_t count = (size_t)call->tagged.intake->count, options = call->options->option_count;
     facts->arguments = calloc(count + 1, sizeof *facts->arguments);
     facts->options = calloc(options + 1, sizeof *facts->options);
     facts->strides = calloc(count + 1, SILO_MAX_AXES * sizeof *facts->strides);
     if (facts->arguments == NULL || facts->options == NULL || facts->strides == NULL)
         return silo_fail_memory(error);
-    silo_tagged_see(&call->tagged, facts->arguments, facts->strides);
+    silo_tagged_facts(&call->tagged, facts->arguments, facts->strides);
     for (size_t i = 0; i < options; i++)
-        facts->options[i] = (struct silo_seen_option){
-            call->given->options[i].name, silo_tagged_value(&call->given->options[i].value)};
-    facts->call = (struct silo_seen_call){.arguments = facts->arguments,
-                                          .option_count = (uint32_t)options,
-                                          .options = facts->options,
-                                          .grid = call->given->grid};
+        facts->options[i] = (struct silo_option_value){
+            call->options->options[i].name, silo_tagged_value(&call->options->options[i].value)};
+    facts->call = (struct silo_call_arguments){.arguments = facts->arguments,
+                                               .option_count = (uint32_t)options,
+                                               .options = facts->options,
+                                               .grid = call->options->grid};
     return 0;
 }
 
-static void look_away(struct sight *facts) {
+static void release_facts(struct gathered_facts *facts) {
     free(facts->arguments);
     free(facts->options);
     free(facts->strides);
 }
 
-static struct silo_served *known_server(const struct silo_kernel *kernel, uint32_t number,
-                                        const struct silo_located *where) {
+static struct silo_served *find_server(const struct silo_kernel *kernel, uint32_t number,
+                                       const struct silo_used_device *where) {
     struct silo_served *server = kernel->serving;
     while (server != NULL && (server->number != number || server->where != where))
         server = server->next;
@@ -198,8 +199,8 @@ static struct silo_served *known_server(const struct silo_kernel *kernel, uint32
 
 /* Returns a variant in its loaded form, and loads it if this is its first use. */
 static struct silo_served *serve(struct silo_kernel *kernel, uint32_t number,
-                                 const struct silo_located *where, silo_error *error) {
-    struct silo_served *served = known_server(kernel, number, where);
+                                 const struct silo_used_device *where, silo_error *error) {
+    struct silo_served *served = find_server(kernel, number, where);
     if (served != NULL)
         return served;
     served = silo_served_new(kernel->bundle, kernel->index, kernel->info, number, where, error);
@@ -219,8 +220,8 @@ static int number_texts(struct silo_kernel_call *call, silo_error *error) {
         if (argument->kind == SILO_ARGUMENT_TEXT)
             (void)silo_texts_add(texts, argument->value.text);
     }
-    for (size_t i = 0; i < call->given->option_count; i++) {
-        const silo_named *option = &call->given->options[i];
+    for (size_t i = 0; i < call->options->option_count; i++) {
+        const silo_named *option = &call->options->options[i];
         (void)silo_texts_add(texts, option->name);
         if (option->value.kind == SILO_ARGUMENT_TEXT)
             (void)silo_texts_add(texts, option->value.value.text);
@@ -244,7 +245,7 @@ static int remember(struct silo_kernel_call *call, struct silo_guard *guard, voi
             return 0;
     }
     if (call->tagged.new_text || silo_guard_used(guard) >= SILO_GUARD_LIMIT) {
-        silo_bundle_log(kernel->bundle, SILO_LOG_WARNING, SILO_SAID_FULL,
+        silo_bundle_log(kernel->bundle, SILO_LOG_WARNING, SILO_LOGGED_FULL,
                         "%s was called in more than %d ways: which code serves others is decided "
                         "anew at every call, which takes microseconds; no more memory is taken",
                         kernel->intake.kernel, SILO_GUARD_LIMIT);
@@ -267,8 +268,8 @@ static int remember(struct silo_kernel_call *call, struct silo_guard *guard, voi
  * config of the kernel. NULL if there is none, or if the file cannot be read. */
 static const char *unknown_option(const struct silo_kernel_call *call) {
     const struct silo_kernel *kernel = call->kernel;
-    for (size_t i = 0; i < call->given->option_count; i++) {
-        const char *option = call->given->options[i].name;
+    for (size_t i = 0; i < call->options->option_count; i++) {
+        const char *option = call->options->options[i].name;
         const struct silo_string name = {option, (uint32_t)strlen(option)};
         bool is_known = silo_known_option(option);
         for (uint32_t number = 0; !is_known && number < kernel->info->variant_count; number++) {
@@ -288,15 +289,15 @@ static const char *unknown_option(const struct silo_kernel_call *call) {
 }
 
 /* Sets `*number` to the variant that serves a call. */
-static int choose(const struct silo_kernel_call *call, const struct silo_located *where,
+static int choose(const struct silo_kernel_call *call, const struct silo_used_device *where,
                   uint32_t *number, silo_error *error) {
     const struct silo_kernel *kernel = call->kernel;
-    struct sight facts;
-    int result = look(call, &facts, error);
+    struct gathered_facts facts;
+    int result = gather_facts(call, &facts, error);
     if (result == 0)
-        result = silo_choose(kernel->bundle->reader, kernel->index, &facts.call, &where->place,
+        result = silo_choose(kernel->bundle->reader, kernel->index, &facts.call, &where->info,
                              number, error);
-    look_away(&facts);
+    release_facts(&facts);
     const char *unknown = result != 0 ? unknown_option(call) : NULL;
     if (unknown == NULL)
         return result;
@@ -311,13 +312,13 @@ static int choose(const struct silo_kernel_call *call, const struct silo_located
 static int miss(struct silo_kernel_call *call, bool launched, struct silo_served **served,
                 silo_error *error) {
     struct silo_kernel *kernel = call->kernel;
-    const struct silo_located *where =
-        silo_queue_locate(kernel->bundle, kernel->intake.kernel, call->queue, error);
+    const struct silo_used_device *where =
+        silo_queue_device(kernel->bundle, kernel->intake.kernel, call->queue, error);
     uint32_t number = 0;
     if (where == NULL || refuse_in_capture(call, where, error) != 0 ||
         choose(call, where, &number, error) != 0)
         return -1;
-    if (launched && call->given->grid == NULL) {
+    if (launched && call->options->grid == NULL) {
         bool empty = false;
         struct silo_idle *idle = idle_variant(kernel, number, where, error);
         if (idle == NULL || is_empty(call, &idle->grid, &empty, error) != 0)
@@ -345,7 +346,7 @@ static int miss(struct silo_kernel_call *call, bool launched, struct silo_served
 
 int silo_call_miss(struct silo_kernel_call *call, bool launched, struct silo_served **served,
                    silo_error *error) {
-    const int64_t *grid = call->given->grid;
+    const int64_t *grid = call->options->grid;
     uint64_t hash = 0;
     *served = NULL;
     if (launched && grid == NULL && !call->tagged.new_text) {
@@ -371,19 +372,19 @@ int silo_call_miss(struct silo_kernel_call *call, bool launched, struct silo_ser
 
 int silo_call_explain(struct silo_kernel_call *call, char **text, silo_error *error) {
     struct silo_kernel *kernel = call->kernel;
-    struct sight facts;
+    struct gathered_facts facts;
     if (check_elements(call, error) != 0)
         return -1;
     silo_fork_lock_take(&kernel->bundle->lock);
-    const struct silo_located *where =
-        silo_queue_locate(kernel->bundle, kernel->intake.kernel, call->queue, error);
+    const struct silo_used_device *where =
+        silo_queue_device(kernel->bundle, kernel->intake.kernel, call->queue, error);
     int result = -1;
     if (where != NULL) {
-        result = look(call, &facts, error);
+        result = gather_facts(call, &facts, error);
         if (result == 0)
             result = silo_choice_explain(kernel->bundle->reader, kernel->index, &facts.call,
-                                         &where->place, text, error);
-        look_away(&facts);
+                                         &where->info, text, error);
+        release_facts(&facts);
     }
     silo_fork_lock_give(&kernel->bundle->lock);
     return result;

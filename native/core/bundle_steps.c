@@ -92,8 +92,9 @@ static int encode(const struct silo_recorded_plan *plan, struct form *form,
                   const struct silo_node *node, struct silo_program *program, silo_error *error) {
     static const struct silo_config no_config;
     static const struct silo_specialization no_specialization;
-    static const struct silo_place no_place;
-    const struct silo_known fixed = {&plan->parameters, &no_config, &no_specialization, &no_place};
+    static const struct silo_call_device no_device;
+    const struct silo_fixed_values fixed = {&plan->parameters, &no_config, &no_specialization,
+                                            &no_device};
     note_shapes(plan, form, node);
     return silo_node_encode(node, &fixed, program, error);
 }

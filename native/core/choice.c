@@ -62,7 +62,7 @@ static bool are_for(const struct silo_rules *rules, const struct silo_group *gro
     return true;
 }
 
-static int no_key_value(const struct silo_situation *at, const struct silo_value *const *values,
+static int no_key_value(const struct silo_call_context *at, const struct silo_value *const *values,
                         silo_error *error) {
     struct silo_wording missing = {0};
     for (uint32_t i = 0; i < at->kernel->key_count; i++) {
@@ -83,7 +83,7 @@ static int no_key_value(const struct silo_situation *at, const struct silo_value
 /* Looks up the config, and the compiler, that the dispatch rules choose for this call among the
  * variants of a group. `choice->config` is NULL if no rules are stored for the group's target,
  * signature and extents. Returns 0, or -1 with `error` filled. */
-static int ruled(const struct silo_situation *at, const struct silo_group *group,
+static int ruled(const struct silo_call_context *at, const struct silo_group *group,
                  struct silo_ruled *choice, silo_error *error) {
     const struct silo_kernel_info *kernel = at->kernel;
     const struct silo_rules *rules = kernel->rules;
@@ -129,7 +129,7 @@ static void specificity(const struct silo_group *group, struct candidate *candid
 }
 
 /* Returns the value of `preferred` in struct candidate for a variant. */
-static int preference(const struct silo_situation *at, const struct silo_ruled *rule,
+static int preference(const struct silo_call_context *at, const struct silo_ruled *rule,
                       uint32_t number) {
     if (rule->config == NULL ||
         !silo_reader_has_config(at->reader, at->number, number, rule->config))
@@ -140,7 +140,7 @@ static int preference(const struct silo_situation *at, const struct silo_ruled *
                : 1;
 }
 
-static int rank_group(const struct silo_situation *at, const struct silo_group *group,
+static int rank_group(const struct silo_call_context *at, const struct silo_group *group,
                       struct ranking *ranking, silo_error *error) {
     struct silo_ruled rule;
     struct candidate candidate = {0};
@@ -168,14 +168,14 @@ static int compare(const void *left, const void *right) {
     return a->number < b->number ? -1 : a->number > b->number;
 }
 
-static int rank(const struct silo_situation *at, struct ranking *ranking, silo_error *error) {
+static int rank(const struct silo_call_context *at, struct ranking *ranking, silo_error *error) {
     const struct silo_kernel_info *kernel = at->kernel;
     ranking->candidates = malloc(((size_t)kernel->variant_count + 1) * sizeof *ranking->candidates);
     if (ranking->candidates == NULL)
         return silo_fail_memory(error);
     for (uint32_t i = 0; i < kernel->group_count; i++) {
         const struct silo_group *group = &kernel->groups[i];
-        if (silo_place_runs(at->place, group->target, group->blob_kind, NULL, 0) &&
+        if (silo_device_runs(at->device, group->target, group->blob_kind, NULL, 0) &&
             silo_may_accept(kernel->signature, at->call, group->signature, group->specialization) &&
             rank_group(at, group, ranking, error) != 0)
             return -1;
@@ -186,7 +186,7 @@ static int rank(const struct silo_situation *at, struct ranking *ranking, silo_e
 
 /* Writes the numbers of up to `most` variants that accept the call, best first. Returns how many it
  * wrote, or -1 with `error`. */
-static int64_t accepted(const struct silo_situation *at, uint32_t most, uint32_t *numbers,
+static int64_t accepted(const struct silo_call_context *at, uint32_t most, uint32_t *numbers,
                         silo_error *error) {
     struct ranking ranking = {0};
     int64_t count = rank(at, &ranking, error);
@@ -202,28 +202,28 @@ static int64_t accepted(const struct silo_situation *at, uint32_t most, uint32_t
     return count;
 }
 
-static int situation_of(struct silo_reader *reader, uint32_t number,
-                        const struct silo_seen_call *call, const struct silo_place *device,
-                        struct silo_situation *at, silo_error *error) {
-    *at = (struct silo_situation){reader, number, silo_reader_kernel(reader, number, error), call,
-                                  device};
+static int context_of(struct silo_reader *reader, uint32_t number,
+                      const struct silo_call_arguments *call, const struct silo_call_device *device,
+                      struct silo_call_context *at, silo_error *error) {
+    *at = (struct silo_call_context){reader, number, silo_reader_kernel(reader, number, error),
+                                     call, device};
     return at->kernel == NULL ? -1 : 0;
 }
 
-int silo_choose(struct silo_reader *reader, uint32_t kernel, const struct silo_seen_call *call,
-                const struct silo_place *device, uint32_t *number, silo_error *error) {
-    struct silo_situation at;
-    if (situation_of(reader, kernel, call, device, &at, error) != 0)
+int silo_choose(struct silo_reader *reader, uint32_t kernel, const struct silo_call_arguments *call,
+                const struct silo_call_device *device, uint32_t *number, silo_error *error) {
+    struct silo_call_context at;
+    if (context_of(reader, kernel, call, device, &at, error) != 0)
         return -1;
     const int64_t count = accepted(&at, 1, number, error);
     return count > 0 ? 0 : count < 0 ? -1 : silo_report_none(&at, error);
 }
 
-int silo_choice_rank(struct silo_reader *reader, uint32_t kernel, const struct silo_seen_call *call,
-                     const struct silo_place *device, uint32_t most, uint32_t **numbers,
-                     uint32_t *count, silo_error *error) {
-    struct silo_situation at;
-    if (situation_of(reader, kernel, call, device, &at, error) != 0)
+int silo_choice_rank(struct silo_reader *reader, uint32_t kernel,
+                     const struct silo_call_arguments *call, const struct silo_call_device *device,
+                     uint32_t most, uint32_t **numbers, uint32_t *count, silo_error *error) {
+    struct silo_call_context at;
+    if (context_of(reader, kernel, call, device, &at, error) != 0)
         return -1;
     uint32_t *ranking = malloc(((size_t)at.kernel->variant_count + 1) * sizeof *ranking);
     if (ranking == NULL)
@@ -239,10 +239,11 @@ int silo_choice_rank(struct silo_reader *reader, uint32_t kernel, const struct s
 }
 
 int silo_choice_decide(struct silo_reader *reader, uint32_t kernel, uint32_t variant,
-                       const struct silo_seen_call *call, const struct silo_place *device,
-                       struct silo_wording *label, struct silo_wording *reason, silo_error *error) {
-    struct silo_situation at;
-    if (situation_of(reader, kernel, call, device, &at, error) != 0)
+                       const struct silo_call_arguments *call,
+                       const struct silo_call_device *device, struct silo_wording *label,
+                       struct silo_wording *reason, silo_error *error) {
+    struct silo_call_context at;
+    if (context_of(reader, kernel, call, device, &at, error) != 0)
         return -1;
     const struct silo_variant *info = silo_reader_variant(reader, kernel, variant, error);
     if (info == NULL)
@@ -253,11 +254,11 @@ int silo_choice_decide(struct silo_reader *reader, uint32_t kernel, uint32_t var
 }
 
 int silo_choice_explain(struct silo_reader *reader, uint32_t kernel,
-                        const struct silo_seen_call *call, const struct silo_place *device,
-                        char **text, silo_error *error) {
-    struct silo_situation at;
+                        const struct silo_call_arguments *call,
+                        const struct silo_call_device *device, char **text, silo_error *error) {
+    struct silo_call_context at;
     uint32_t number = 0;
-    if (situation_of(reader, kernel, call, device, &at, error) != 0)
+    if (context_of(reader, kernel, call, device, &at, error) != 0)
         return -1;
     const int64_t count = accepted(&at, 1, &number, error);
     return count < 0 ? -1 : silo_report_all(&at, count ? (int64_t)number : -1, text, error);

@@ -26,7 +26,7 @@ void silo_report_label(struct silo_wording *text, const struct silo_variant *var
     silo_wording_add(text, ")");
 }
 
-static void add_array(struct silo_wording *text, const struct silo_seen *argument) {
+static void add_array(struct silo_wording *text, const struct silo_argument_facts *argument) {
     silo_wording_add(text, "%s",
                      argument->element ? silo_element_name(argument->element) : "an address");
     for (int32_t i = 0; argument->shape != NULL && i < argument->rank; i++)
@@ -35,7 +35,7 @@ static void add_array(struct silo_wording *text, const struct silo_seen *argumen
         silo_wording_add(text, argument->rank ? "]" : "[]");
 }
 
-static void add_value(struct silo_wording *text, const struct silo_seen *argument) {
+static void add_value(struct silo_wording *text, const struct silo_argument_facts *argument) {
     switch ((enum silo_value_kind)argument->kind) {
     case SILO_VALUE_POINTER:
     case SILO_VALUE_ADDRESS:
@@ -66,7 +66,7 @@ static void add_value(struct silo_wording *text, const struct silo_seen *argumen
 }
 
 /* Writes the call in one line, with the guard's facts about each argument. */
-static void add_call(struct silo_wording *text, const struct silo_situation *at) {
+static void add_call(struct silo_wording *text, const struct silo_call_context *at) {
     static const struct {
         unsigned flag;
         const char *name;
@@ -75,12 +75,12 @@ static void add_call(struct silo_wording *text, const struct silo_situation *at)
                  {SILO_FLAG_EQUAL1, "equal1"},
                  {SILO_FLAG_READONLY, "readonly"},
                  {SILO_FLAG_RANGE32, "range32"}};
-    const struct silo_seen_call *call = at->call;
+    const struct silo_call_arguments *call = at->call;
     const char *comma = "";
     silo_wording_add_string(text, at->kernel->name);
     silo_wording_add(text, "(");
     for (uint32_t i = 0; i < at->kernel->signature->count; i++) {
-        const struct silo_seen *argument = &call->arguments[i];
+        const struct silo_argument_facts *argument = &call->arguments[i];
         if (argument->kind == SILO_VALUE_ABSENT)
             continue;
         silo_wording_add(text, "%s", comma);
@@ -132,7 +132,7 @@ struct obstacle {
                           if the text names none */
 };
 
-static struct obstacle obstacle_of(const struct silo_situation *at,
+static struct obstacle obstacle_of(const struct silo_call_context *at,
                                    const struct silo_variant *variant) {
     const int code = silo_decide(at, variant, NULL);
     struct obstacle worst = {code, depth_of(code), -1};
@@ -193,7 +193,7 @@ static bool is_plain(const struct verdict *verdict) {
     }
 }
 
-static int fail_plainly(const struct silo_situation *at, const struct verdict *verdict,
+static int fail_plainly(const struct silo_call_context *at, const struct verdict *verdict,
                         silo_error *error) {
     const struct silo_variant *variant = verdict->variant;
     struct silo_wording text = {0}, why = {0};
@@ -208,18 +208,18 @@ static int fail_plainly(const struct silo_situation *at, const struct verdict *v
     }
     silo_fail(error, verdict->code, "%s: %s%s (%s has no code for %s that takes it)",
               at->kernel->name.data, silo_wording_read(&text), silo_wording_read(&why),
-              silo_reader_name(at->reader), at->place->target);
+              silo_reader_name(at->reader), at->device->target);
     silo_wording_clear(&text);
     silo_wording_clear(&why);
     return -1;
 }
 
-static int fail_with_all(const struct silo_situation *at, struct silo_wording *lines,
+static int fail_with_all(const struct silo_call_context *at, struct silo_wording *lines,
                          silo_error *error) {
     struct silo_wording call = {0};
     add_call(&call, at);
     silo_fail(error, SILO_ERROR_NO_VARIANT, "%s: no variant fits %s on %s",
-              silo_reader_name(at->reader), silo_wording_read(&call), at->place->target);
+              silo_reader_name(at->reader), silo_wording_read(&call), at->device->target);
     silo_wording_clear(&call);
     if (error != NULL) {
         error->details = lines->data;
@@ -228,7 +228,7 @@ static int fail_with_all(const struct silo_situation *at, struct silo_wording *l
     return -1;
 }
 
-int silo_report_none(const struct silo_situation *at, silo_error *error) {
+int silo_report_none(const struct silo_call_context *at, silo_error *error) {
     struct silo_wording lines = {0};
     struct verdict verdict = {0};
     for (uint32_t i = 0; i < at->kernel->variant_count; i++) {
@@ -250,13 +250,13 @@ int silo_report_none(const struct silo_situation *at, silo_error *error) {
     return result;
 }
 
-int silo_report_all(const struct silo_situation *at, int64_t chosen, char **text,
+int silo_report_all(const struct silo_call_context *at, int64_t chosen, char **text,
                     silo_error *error) {
     struct silo_wording lines = {0};
     add_call(&lines, at);
-    silo_wording_add(&lines, "\ndevice: %s", at->place->target);
-    if (at->place->model != NULL)
-        silo_wording_add(&lines, " (%s)", at->place->model);
+    silo_wording_add(&lines, "\ndevice: %s", at->device->target);
+    if (at->device->model != NULL)
+        silo_wording_add(&lines, " (%s)", at->device->model);
     for (uint32_t i = 0; i < at->kernel->variant_count; i++) {
         const struct silo_variant *variant = silo_reader_variant(at->reader, at->number, i, error);
         struct silo_wording why = {0};

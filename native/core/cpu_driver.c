@@ -326,13 +326,13 @@ static bool lies_in(void *object, const void *address, Dl_info *where) {
 #ifdef __GLIBC__
 /* Input and result of a search: the base address of an object, and an address in it; `runs` is set
  * if that memory is executable. */
-struct place {
+struct segment_search {
     ElfW(Addr) base, address;
     bool runs;
 };
 
 static int look_at_segments(struct dl_phdr_info *object, size_t size, void *data) {
-    struct place *search = data;
+    struct segment_search *search = data;
     (void)size;
     if (object->dlpi_addr != search->base)
         return 0;
@@ -355,7 +355,7 @@ static bool is_function(void *object, const void *address) {
         dladdr1(address, &where, &entry, RTLD_DL_SYMENT) == 0 || entry == NULL)
         return false;
     const ElfW(Sym) *symbol = entry;
-    struct place search = {own->l_addr, (ElfW(Addr))address, false};
+    struct segment_search search = {own->l_addr, (ElfW(Addr))address, false};
     dl_iterate_phdr(look_at_segments, &search);
     /* ELF32_ST_TYPE is the same macro */
     return ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && search.runs;

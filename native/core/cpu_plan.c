@@ -183,9 +183,10 @@ struct runner {
     struct silo_cpu_thread *thread;
     struct silo_cpu_runner own;
     struct silo_cpu_job job;
-    struct silo_cpu_launch asked;
+    struct silo_cpu_launch request;
     void *scratch;
-    bool made; /* `scratch` was allocated for this runner; otherwise it belongs to the thread */
+    bool owns_scratch; /* `scratch` was allocated for this runner; otherwise it belongs to the
+                          thread */
 };
 
 /* Returns false if out of memory. */
@@ -195,15 +196,16 @@ static bool runner_begin(struct runner *runner, const struct cpu_plan *plan, boo
     if (thread == NULL)
         return false;
     runner->scratch = NULL;
-    runner->made = false;
+    runner->owns_scratch = false;
     if (plan->scratch_bytes != 0) {
-        runner->made = plan->nested;
-        runner->scratch = runner->made ? silo_cpu_new_scratch(plan->scratch_bytes)
-                                       : silo_cpu_thread_scratch(thread, plan->scratch_bytes);
+        runner->owns_scratch = plan->nested;
+        runner->scratch = runner->owns_scratch
+                              ? silo_cpu_new_scratch(plan->scratch_bytes)
+                              : silo_cpu_thread_scratch(thread, plan->scratch_bytes);
         if (runner->scratch == NULL)
             return false;
     }
-    runner->job.launch = &runner->asked;
+    runner->job.launch = &runner->request;
     runner->own.job = &runner->job;
     runner->own.begin = 0;
     runner->own.context.wait = NULL;
@@ -212,15 +214,15 @@ static bool runner_begin(struct runner *runner, const struct cpu_plan *plan, boo
 }
 
 static void runner_end(struct runner *runner) {
-    if (runner->made)
+    if (runner->owns_scratch)
         free(runner->scratch);
 }
 
 /* Runs all programs of a node on this thread. Returns 0 or the kernel's error code. */
 static int run_here(struct runner *runner, const struct cpu_node *node, uint64_t total) {
     struct silo_cpu_thread *thread = runner->thread;
-    runner->asked.name = node->kernel;
-    runner->asked.grid = node->values->grid;
+    runner->request.name = node->kernel;
+    runner->request.grid = node->values->grid;
     runner->own.end = total;
     runner->own.context.fault.bytes = sizeof runner->own.context;
     runner->own.context.fault.claimed = 0;
@@ -439,7 +441,7 @@ static int plan_launch(void *state, void *stream, silo_error *error) {
     const uint64_t begun = silo_cpu_now();
     const int result = order == SILO_PLAN_TOGETHER ? run_together(plan, threads, error)
                                                    : run_in_order(plan, error);
-    silo_plan_trial_tell(&plan->trial, order, silo_cpu_now() - begun);
+    silo_plan_trial_record(&plan->trial, order, silo_cpu_now() - begun);
     return result;
 }
 

@@ -98,8 +98,8 @@ enum silo_plan_order silo_plan_trial_next(struct silo_plan_trial *trial, int thr
     return (enum silo_plan_order)trial->best;
 }
 
-void silo_plan_trial_tell(struct silo_plan_trial *trial, enum silo_plan_order order,
-                          uint64_t took) {
+void silo_plan_trial_record(struct silo_plan_trial *trial, enum silo_plan_order order,
+                            uint64_t took) {
     if (!trial->counts)
         return;
     if (trial->left == 0) {

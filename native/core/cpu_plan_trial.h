@@ -48,6 +48,7 @@ void silo_plan_trial_init(struct silo_plan_trial *trial);
 enum silo_plan_order silo_plan_trial_next(struct silo_plan_trial *trial, int threads, bool large);
 
 /* Records that a replay that was run in the order `order` took `took` nanoseconds. */
-void silo_plan_trial_tell(struct silo_plan_trial *trial, enum silo_plan_order order, uint64_t took);
+void silo_plan_trial_record(struct silo_plan_trial *trial, enum silo_plan_order order,
+                            uint64_t took);
 
 #endif

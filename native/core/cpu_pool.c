@@ -335,7 +335,7 @@ static void choose_look(const struct plan *plan) {
     /* If the OpenMP team is awake, or was avoided or rested, the pool's threads spin only briefly.
      * The team needs the CPUs for its next region: a team thread that wakes while the pool's
      * threads spin may have to share a CPU with another team thread. */
-    if (plan->reason == SILO_CPU_TEAM_AWAKE || silo_cpu_beside_team(plan->reason))
+    if (plan->reason == SILO_CPU_TEAM_AWAKE || silo_cpu_own_while_team_spins(plan->reason))
         pool.late = LATE_LAUNCHES;
     else if (plan->gap <= spin)
         pool.late = 0;
@@ -369,7 +369,7 @@ static void run_shared(struct silo_cpu_job *job, const struct plan *plan) {
         run_on_team(job);
     if (plan->reason != SILO_CPU_TEAM_ASKED) {
         const uint64_t ended = silo_cpu_now();
-        if (silo_cpu_stay_tell(&stay, ended - begun, worked(job), ended) && !job->alone)
+        if (silo_cpu_stay_record(&stay, ended - begun, worked(job), ended) && !job->alone)
             spread_team();
     }
     job->team = 0;

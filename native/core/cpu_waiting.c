@@ -187,9 +187,9 @@ void silo_cpu_wait(void *context) {
         return;
     const uint64_t time = silo_cpu_now();
     if (own->since == 0)
-        own->since = own->asked = time;
-    if (time - own->asked > ASK && pthread_equal(job->launcher, pthread_self())) {
-        own->asked = time;
+        own->since = own->checked = time;
+    if (time - own->checked > ASK && pthread_equal(job->launcher, pthread_self())) {
+        own->checked = time;
         silo_cpu_ask(job);
     }
     const uint64_t next = atomic_load_explicit(&job->next, memory_order_relaxed);

@@ -62,8 +62,8 @@ static _Atomic int in_vain;
 
 /* The calling thread's team. */
 static _Thread_local struct {
-    int size;     /* threads of the team whose tids are known; 0: unknown */
-    int known[2]; /* tids of the team's second and last thread */
+    int size;    /* threads of the team whose tids are known; 0: unknown */
+    int tids[2]; /* tids of the team's second and last thread */
     uint64_t clock[2];
     bool awake;
     uint64_t looked;  /* time of the last check; 0: never */
@@ -138,11 +138,11 @@ static void run_on_whole_team(void (*body)(void *), void *argument) {
 static void call_roll(int size) {
     struct roll roll = {.size = size};
     run_on_whole_team(answer, &roll);
-    watch.known[0] = atomic_load(&roll.second);
-    watch.known[1] = atomic_load(&roll.last);
-    if (watch.known[1] == 0)
-        watch.known[1] = watch.known[0]; /* the runtime gave the team fewer threads */
-    watch.size = watch.known[0] != 0 ? size : 0;
+    watch.tids[0] = atomic_load(&roll.second);
+    watch.tids[1] = atomic_load(&roll.last);
+    if (watch.tids[1] == 0)
+        watch.tids[1] = watch.tids[0]; /* the runtime gave the team fewer threads */
+    watch.size = watch.tids[0] != 0 ? size : 0;
     watch.clock[0] = watch.clock[1] = 0;
 }
 
@@ -228,7 +228,7 @@ static bool scan(int size) {
     if (others < size - 1 || count == 0 || count < few || atomic_load(&in_vain) >= MOST_IN_VAIN)
         return false;
     call_roll(size);
-    if (is_among(watch.known[0], awake, count) || is_among(watch.known[1], awake, count))
+    if (is_among(watch.tids[0], awake, count) || is_among(watch.tids[1], awake, count))
         return true;
     atomic_fetch_add(&in_vain, 1);
     return false;
@@ -236,9 +236,9 @@ static bool scan(int size) {
 
 static bool look(int size, uint64_t about, uint64_t gap, uint64_t now) {
     if (watch.size != 0) {
-        const enum state second = state_of(watch.known[0], &watch.clock[0], watch.awake);
+        const enum state second = state_of(watch.tids[0], &watch.clock[0], watch.awake);
         if (second == ON ||
-            (second == OFF && state_of(watch.known[1], &watch.clock[1], watch.awake) == ON)) {
+            (second == OFF && state_of(watch.tids[1], &watch.clock[1], watch.awake) == ON)) {
             if (watch.size != size) /* the team changed: it has another last thread */
                 call_roll(size);
             return true;

@@ -107,7 +107,7 @@ run_waiting_chunks(struct silo_cpu_job *job, struct silo_cpu_runner *own, void *
 
 /* Adds the time that a thread spent in its programs to the job. `several`: other threads took part.
  */
-static void tell_time(struct silo_cpu_job *job, uint64_t took, uint64_t programs, bool several) {
+static void record_time(struct silo_cpu_job *job, uint64_t took, uint64_t programs, bool several) {
     const uint64_t worker_count = programs != 0 ? UINT64_C(1) << SILO_CPU_AT_WORK : 0;
     atomic_fetch_add_explicit(&job->spent, took + worker_count, memory_order_relaxed);
     if (programs == 0)
@@ -161,7 +161,7 @@ void silo_cpu_work_on(struct silo_cpu_job *job, uint32_t number) {
                                   : run_chunks(job, &own, scratch);
         atomic_store_explicit(&thread->running, outer, memory_order_relaxed);
         if (job->timed)
-            tell_time(job, silo_cpu_now() - started, own.done, !own.context.alone);
+            record_time(job, silo_cpu_now() - started, own.done, !own.context.alone);
     }
     if (outer != NULL)
         free(scratch);

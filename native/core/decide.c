@@ -8,13 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-const struct silo_value *silo_scalar_named(const struct silo_situation *at,
+const struct silo_value *silo_scalar_named(const struct silo_call_context *at,
                                            struct silo_string name) {
     const struct silo_signature *signature = at->kernel->signature;
     for (uint32_t i = 0; i < signature->count; i++) {
         if (!silo_string_same(signature->parameters[i].name, name))
             continue;
-        const struct silo_seen *argument = &at->call->arguments[i];
+        const struct silo_argument_facts *argument = &at->call->arguments[i];
         if (argument->kind == SILO_VALUE_INT || argument->kind == SILO_VALUE_BOOL ||
             argument->kind == SILO_VALUE_FLOAT || argument->kind == SILO_VALUE_CONSTANT)
             return &argument->number;
@@ -23,7 +23,7 @@ const struct silo_value *silo_scalar_named(const struct silo_situation *at,
     return NULL;
 }
 
-static const int64_t *fact_named(const struct silo_place *device, struct silo_string name) {
+static const int64_t *fact_named(const struct silo_call_device *device, struct silo_string name) {
     for (uint32_t i = 0; i < device->fact_count; i++) {
         if (strlen(device->facts[i].name) == name.length &&
             memcmp(device->facts[i].name, name.data, name.length) == 0)
@@ -37,7 +37,7 @@ static const int64_t *fact_named(const struct silo_place *device, struct silo_st
 /* Evaluates the derived constants of a kernel one after the other: the source of the names in their
  * expressions. Derived constants that are already computed are found like values of the config. */
 struct derivation {
-    const struct silo_situation *at;
+    const struct silo_call_context *at;
     const struct silo_config *config;
     uint32_t count;
     struct silo_value *values; /* values of the derived constants computed so far */
@@ -57,7 +57,7 @@ static const struct silo_value *derived_config(const void *context, struct silo_
 }
 
 static const int64_t *derived_fact(const void *context, struct silo_string name) {
-    return fact_named(((const struct derivation *)context)->at->place, name);
+    return fact_named(((const struct derivation *)context)->at->device, name);
 }
 
 static int derive(struct derivation *from, struct silo_wording *why) {
@@ -106,7 +106,7 @@ static int derived_differs(const struct silo_variant *variant, const struct silo
     return SILO_ERROR_NO_VARIANT;
 }
 
-static int derived_hold(const struct silo_situation *at, const struct silo_variant *variant,
+static int derived_hold(const struct silo_call_context *at, const struct silo_variant *variant,
                         struct silo_wording *why) {
     const struct silo_kernel_info *kernel = at->kernel;
     struct silo_value few[8], *values = few;
@@ -131,7 +131,7 @@ static int derived_hold(const struct silo_situation *at, const struct silo_varia
 /* ---- the grid ---- */
 
 struct grid_values {
-    const struct silo_situation *at;
+    const struct silo_call_context *at;
     const struct silo_variant *variant;
 };
 
@@ -141,14 +141,14 @@ static const struct silo_value *grid_config(const void *context, struct silo_str
     return constant ? constant : silo_config_value(from->variant->config, name);
 }
 
-static const struct silo_seen *seen_of(const void *context, struct silo_string name) {
+static const struct silo_argument_facts *facts_of(const void *context, struct silo_string name) {
     const struct grid_values *from = context;
-    return silo_seen_named(from->at->kernel->signature, from->at->call, name, UINT32_MAX);
+    return silo_facts_named(from->at->kernel->signature, from->at->call, name, UINT32_MAX);
 }
 
 static const struct silo_value *grid_argument(const void *context, struct silo_string name) {
     const struct silo_value *constant = grid_config(context, name);
-    const struct silo_seen *argument = constant ? NULL : seen_of(context, name);
+    const struct silo_argument_facts *argument = constant ? NULL : facts_of(context, name);
     if (argument != NULL &&
         (argument->kind == SILO_VALUE_INT || argument->kind == SILO_VALUE_BOOL ||
          argument->kind == SILO_VALUE_FLOAT))
@@ -157,11 +157,11 @@ static const struct silo_value *grid_argument(const void *context, struct silo_s
 }
 
 static const int64_t *grid_fact(const void *context, struct silo_string name) {
-    return fact_named(((const struct grid_values *)context)->at->place, name);
+    return fact_named(((const struct grid_values *)context)->at->device, name);
 }
 
 static bool grid_shape(const void *context, struct silo_string name, struct silo_axes *axes) {
-    const struct silo_seen *argument = seen_of(context, name);
+    const struct silo_argument_facts *argument = facts_of(context, name);
     if (argument == NULL || argument->shape == NULL)
         return false;
     *axes = (struct silo_axes){argument->shape, argument->rank};
@@ -169,7 +169,7 @@ static bool grid_shape(const void *context, struct silo_string name, struct silo
 }
 
 static bool grid_strides(const void *context, struct silo_string name, struct silo_axes *axes) {
-    const struct silo_seen *argument = seen_of(context, name);
+    const struct silo_argument_facts *argument = facts_of(context, name);
     if (argument == NULL || argument->shape == NULL)
         return false;
     *axes = (struct silo_axes){argument->strides, argument->strides ? argument->rank : 0};
@@ -177,13 +177,13 @@ static bool grid_strides(const void *context, struct silo_string name, struct si
 }
 
 static int64_t grid_itemsize(const void *context, struct silo_string name) {
-    const struct silo_seen *argument = seen_of(context, name);
+    const struct silo_argument_facts *argument = facts_of(context, name);
     return argument == NULL ? 0 : (argument->element & 0xff) / 8;
 }
 
 /* Compares the call's grid with the grid that the variant was built for. Returns SILO_OK, or a code
  * with the reason in `why`. */
-static int grid_problem(const struct silo_situation *at, const struct silo_variant *variant,
+static int grid_problem(const struct silo_call_context *at, const struct silo_variant *variant,
                         struct silo_wording *why) {
     const struct grid_values from = {at, variant};
     const struct silo_leaves leaves = {&from,      grid_argument, grid_config,  grid_fact,
@@ -217,8 +217,8 @@ static int grid_problem(const struct silo_situation *at, const struct silo_varia
     return SILO_ERROR_NO_VARIANT;
 }
 
-bool silo_place_runs(const struct silo_place *device, const struct silo_target *target,
-                     struct silo_string blob_kind, char *reason, size_t room) {
+bool silo_device_runs(const struct silo_call_device *device, const struct silo_target *target,
+                      struct silo_string blob_kind, char *reason, size_t room) {
     for (uint32_t i = 0; i < device->rule_count; i++) {
         const struct silo_run_rule *rule = &device->rules[i];
         if (strcmp(rule->target, target->text.data) != 0 ||
@@ -231,12 +231,12 @@ bool silo_place_runs(const struct silo_place *device, const struct silo_target *
     return silo_runs_on(target->text.data, device->target, blob_kind.data, reason, room);
 }
 
-int silo_decide(const struct silo_situation *at, const struct silo_variant *variant,
+int silo_decide(const struct silo_call_context *at, const struct silo_variant *variant,
                 struct silo_wording *why) {
     char reason[1024];
     const struct silo_blob *blob = silo_reader_blob(at->reader, variant->blob);
-    if (!silo_place_runs(at->place, variant->target, blob->kind, why ? reason : NULL,
-                         sizeof reason)) {
+    if (!silo_device_runs(at->device, variant->target, blob->kind, why ? reason : NULL,
+                          sizeof reason)) {
         if (why != NULL)
             silo_wording_add(why, "%s", reason);
         return SILO_ERROR_WRONG_DEVICE;

@@ -174,7 +174,7 @@ static int make_device(struct silo_gpu *gpu, int32_t index, struct silo_gpu_devi
 }
 
 struct silo_gpu_device *silo_gpu_device(struct silo_gpu *gpu, int32_t index, silo_error *error) {
-    struct silo_gpu_device *device = silo_gpu_made(gpu, index);
+    struct silo_gpu_device *device = silo_gpu_opened(gpu, index);
     if (device != NULL)
         return device;
     if (silo_gpu_check_index(gpu, index, error) != 0)

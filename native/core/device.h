@@ -25,7 +25,7 @@ int silo_gpu_check_index(struct silo_gpu *gpu, int32_t index, silo_error *error)
 struct silo_gpu_device *silo_gpu_device(struct silo_gpu *gpu, int32_t index, silo_error *error);
 
 /* Returns the device if its context is made and usable, else NULL. Never blocks. */
-SILO_INLINE struct silo_gpu_device *silo_gpu_made(const struct silo_gpu *gpu, int32_t index) {
+SILO_INLINE struct silo_gpu_device *silo_gpu_opened(const struct silo_gpu *gpu, int32_t index) {
     if (index < 0 || index >= SILO_MAX_GPUS || gpu->inherited)
         return NULL;
     return __atomic_load_n(&gpu->devices[index], __ATOMIC_ACQUIRE);

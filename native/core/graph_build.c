@@ -252,7 +252,7 @@ static struct silo_plan_facts facts_of(const struct silo_graph_state *state,
         .version = gpu->version,
         .graphs = gpu->graphs != NULL,
         .kernels = state->count,
-        .wanted = options->wanted,
+        .best = options->best,
     };
     for (uint32_t i = 0; i < state->count; i++) {
         facts.cooperative += state->nodes[i].function.cooperative != 0;
@@ -277,14 +277,14 @@ int silo_graph_build(struct silo_graph_state *state, const struct silo_plan_shap
     silo_error graph_why = {.code = SILO_OK};
     int result = -1;
     while (result != 0 && (why == NULL || refused(why))) {
-        state->way = silo_plan_way_choose(&facts, state->reason, sizeof state->reason);
-        if (state->way == SILO_PLAN_DEVICE) {
+        state->mode = silo_plan_mode_choose(&facts, state->reason, sizeof state->reason);
+        if (state->mode == SILO_PLAN_DEVICE) {
             why = &device_why;
             const struct silo_function *updater = silo_plan_updater(state->device, why);
             if (updater != NULL)
                 result = make_device_graph(state, shape, options, updater, why);
             facts.updater = why->text;
-        } else if (state->way == SILO_PLAN_HOST) {
+        } else if (state->mode == SILO_PLAN_HOST) {
             why = &host_why;
             result = make_host_graph(state, shape, why);
             facts.host = why->text;

@@ -251,7 +251,7 @@ static int begin(void *opaque, uint8_t **block, silo_error *error) {
  * updates from blocks of the ring that are reused by then. */
 static int check_capture(const struct silo_graph_state *state, void *stream, silo_error *error) {
     int status = 0;
-    if (stream == NULL || state->way == SILO_PLAN_SINGLY)
+    if (stream == NULL || state->mode == SILO_PLAN_SINGLY)
         return 0;
     const int code = state->device->gpu->stream_capturing(stream, &status);
     if (SILO_UNLIKELY(code != 0))
@@ -272,9 +272,9 @@ static int launch(void *opaque, void *stream, silo_error *error) {
         return refuse_fork(state, error);
     if (SILO_UNLIKELY(check_capture(state, stream, error) != 0))
         return -1;
-    if (SILO_LIKELY(state->way == SILO_PLAN_DEVICE))
+    if (SILO_LIKELY(state->mode == SILO_PLAN_DEVICE))
         result = launch_by_device(state, stream, error);
-    else if (state->way == SILO_PLAN_HOST)
+    else if (state->mode == SILO_PLAN_HOST)
         result = launch_by_host(state, stream, error);
     else
         result = launch_singly(state, stream, error);
@@ -290,7 +290,7 @@ static void close_state(void *opaque) {
         silo_graph_destroy(state);
         silo_gpu_leave(&scope);
     }
-    if (state->way == SILO_PLAN_DEVICE)
+    if (state->mode == SILO_PLAN_DEVICE)
         silo_plan_ring_retire(&state->ring);
     silo_graph_state_free(state);
 }
@@ -298,13 +298,13 @@ static void close_state(void *opaque) {
 static const char *explain(const void *opaque, const char **reason) {
     const struct silo_graph_state *state = opaque;
     *reason = state->reason;
-    return silo_plan_way_name(state->way);
+    return silo_plan_mode_name(state->mode);
 }
 
 void silo_graph_plan_counts(const void *opaque, struct silo_graph_plan_counts *counts) {
     const struct silo_graph_state *state = opaque;
     *counts = (struct silo_graph_plan_counts){state->replays, state->updates, state->ring.slots,
-                                              state->way};
+                                              state->mode};
 }
 
 const struct silo_plan_backend silo_graph_plan = {

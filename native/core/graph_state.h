@@ -4,8 +4,8 @@
 #define SILO_GRAPH_STATE_H
 
 #include "plan_backend.h"
+#include "plan_mode.h"
 #include "plan_ring.h"
-#include "plan_way.h"
 
 struct silo_graph_node {
     struct silo_function function;
@@ -36,7 +36,7 @@ struct silo_graph_state {
     uint32_t run_count;
     bool complete;   /* all nodes are `counted`: nothing has changed if the block equals `sent` */
     bool everything; /* the next replay updates all nodes without comparing */
-    enum silo_plan_way way;
+    enum silo_plan_mode mode;
     void *graph, *executable; /* owned; NULL if kernels are launched one by one */
     struct silo_plan_ring ring;
     uint64_t replays, updates;

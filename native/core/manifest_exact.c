@@ -3,7 +3,7 @@
 #include "json_text.h"
 
 /* The members of the object that describes the wanted variant. */
-struct wanted {
+struct variant_description {
     const struct silo_json *source, *target, *types, *facts, *constants, *options;
 };
 
@@ -100,7 +100,7 @@ static bool are_constants(const struct silo_json *pairs, const struct silo_json 
 }
 
 static bool serves(const struct silo_manifest *manifest, const struct silo_json *variant,
-                   const struct wanted *description) {
+                   const struct variant_description *description) {
     const struct silo_json *specialization, *config, *pairs, *values;
     if (!same(row_at(manifest, SILO_TABLE_SOURCES, member(variant, "source")),
               description->source) ||
@@ -122,7 +122,7 @@ static bool serves(const struct silo_manifest *manifest, const struct silo_json 
 }
 
 /* Whether the wanted object has the form that manifest_exact.h describes. */
-static bool is_wanted(const struct wanted *all) {
+static bool is_description(const struct variant_description *all) {
     bool is = all->source != NULL && all->target != NULL && all->facts != NULL &&
               all->options != NULL && is_object(all->constants) && all->types != NULL &&
               all->types->type == SILO_JSON_LIST;
@@ -135,12 +135,12 @@ int64_t silo_variants_exact(const struct silo_manifest *manifest, uint32_t kerne
                             const struct silo_json *object) {
     const struct silo_json *const *members = manifest->kernels[kernel].members;
     const struct silo_json *variants = members[SILO_KERNEL_VARIANTS];
-    const struct wanted all = {member(object, "source"),    member(object, "target"),
-                               member(object, "types"),     member(object, "facts"),
-                               member(object, "constants"), member(object, "options")};
+    const struct variant_description all = {member(object, "source"),    member(object, "target"),
+                                            member(object, "types"),     member(object, "facts"),
+                                            member(object, "constants"), member(object, "options")};
     /* The kernel's parameters are compared first, because all variants of a kernel have the same
      * parameter names. */
-    if (!is_wanted(&all) || variants->type != SILO_JSON_LIST ||
+    if (!is_description(&all) || variants->type != SILO_JSON_LIST ||
         !has_parameters(row_at(manifest, SILO_TABLE_SIGNATURES, members[SILO_KERNEL_SIGNATURE]),
                         all.types, false))
         return -1;

@@ -80,9 +80,9 @@ static const struct silo_node *simplified(const struct silo_node *op, struct sil
                                           silo_error *error);
 
 /* Makes an operation on two operands, and simplifies it. */
-static const struct silo_node *made_of(uint8_t op, const struct silo_node *left,
-                                       const struct silo_node *right, struct silo_node_pool *pool,
-                                       silo_error *error) {
+static const struct silo_node *operation_of(uint8_t op, const struct silo_node *left,
+                                            const struct silo_node *right,
+                                            struct silo_node_pool *pool, silo_error *error) {
     const struct silo_node *node = operation(op, left, right, pool, error);
     return node == NULL ? NULL : simplified(node, pool, error);
 }
@@ -93,7 +93,7 @@ static const struct silo_node *truth_of(const struct silo_node *node, struct sil
     if (silo_node_is_predicate(node))
         return node;
     const struct silo_node *zero = constant(0, pool, error);
-    return zero == NULL ? NULL : made_of(SILO_NODE_NE, node, zero, pool, error);
+    return zero == NULL ? NULL : operation_of(SILO_NODE_NE, node, zero, pool, error);
 }
 
 /* If all operands are constants, computes the operation. Returns false if an operand is not

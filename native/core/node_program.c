@@ -18,7 +18,7 @@ static const struct silo_value *last_named(const struct silo_named_value *values
 
 /* Returns an integer or bool that the config or a constant of the code sets, or NULL. Values of
  * other types cannot occur in a grid. */
-static const struct silo_value *known_number(const struct silo_known *fixed,
+static const struct silo_value *fixed_number(const struct silo_fixed_values *fixed,
                                              struct silo_string name) {
     const struct silo_config *config = fixed->config;
     const struct silo_specialization *special = fixed->specialization;
@@ -35,9 +35,9 @@ static const struct silo_value *known_number(const struct silo_known *fixed,
 /* Replaces config values and device facts, for silo_node_fold. */
 static int substituted(const void *context, const struct silo_node *leaf, int64_t *value,
                        silo_error *error) {
-    const struct silo_known *fixed = context;
+    const struct silo_fixed_values *fixed = context;
     if (leaf->type == SILO_NODE_FACT) {
-        const struct silo_place *device = fixed->place;
+        const struct silo_call_device *device = fixed->device;
         for (uint32_t i = 0; i < device->fact_count; i++) {
             if (strlen(device->facts[i].name) == leaf->name.length &&
                 memcmp(device->facts[i].name, leaf->name.data, leaf->name.length) == 0) {
@@ -48,7 +48,7 @@ static int substituted(const void *context, const struct silo_node *leaf, int64_
         return 0;
     }
     const struct silo_value *fact =
-        leaf->type == SILO_NODE_CONFIG ? known_number(fixed, leaf->name) : NULL;
+        leaf->type == SILO_NODE_CONFIG ? fixed_number(fixed, leaf->name) : NULL;
     if (fact == NULL)
         return 0;
     if (fact->type == SILO_IS_BIG_INT)
@@ -65,7 +65,7 @@ static int substituted(const void *context, const struct silo_node *leaf, int64_
 static int compiled_in(const void *context, const struct silo_node *leaf, int64_t *value,
                        silo_error *error) {
     const struct silo_value *fact =
-        leaf->type == SILO_NODE_ARGUMENT ? known_number(context, leaf->name) : NULL;
+        leaf->type == SILO_NODE_ARGUMENT ? fixed_number(context, leaf->name) : NULL;
     if (fact == NULL)
         return 0;
     if (fact->type == SILO_IS_BIG_INT)
@@ -257,7 +257,7 @@ static int too_deep(const struct silo_node *node, int size, silo_error *error) {
     return -1;
 }
 
-int silo_node_encode(const struct silo_node *node, const struct silo_known *fixed,
+int silo_node_encode(const struct silo_node *node, const struct silo_fixed_values *fixed,
                      struct silo_program *program, silo_error *error) {
     struct silo_node_pool pool = {NULL};
     struct writer writer = {.signature = fixed->signature, .error = error};
@@ -280,10 +280,10 @@ int silo_node_encode(const struct silo_node *node, const struct silo_known *fixe
 }
 
 int silo_grid_programs(const struct silo_kernel_info *kernel, const struct silo_variant *variant,
-                       const struct silo_place *device, struct silo_program programs[3],
+                       const struct silo_call_device *device, struct silo_program programs[3],
                        silo_error *error) {
-    const struct silo_known fixed = {variant->signature, variant->config, variant->specialization,
-                                     device};
+    const struct silo_fixed_values fixed = {variant->signature, variant->config,
+                                            variant->specialization, device};
     for (uint32_t axis = 0; axis < kernel->grid_axes; axis++) {
         if (silo_node_encode(kernel->grid[axis], &fixed, &programs[axis], error) == 0)
             continue;

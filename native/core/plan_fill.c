@@ -92,7 +92,7 @@ struct arrays {
 };
 
 /* Computes the extents and strides of a descriptor, for a grid that reads them. */
-static void read_described(const struct silo_plan_made *derived, const uint64_t *values,
+static void read_described(const struct silo_plan_derived *derived, const uint64_t *values,
                            int64_t shape[SILO_MAX_RANK], int64_t strides[SILO_MAX_RANK]) {
     for (uint32_t axis = 0; axis < derived->descriptor.rank; axis++) {
         shape[axis] = derived->shape[axis] >= 0 ? (int64_t)values[derived->shape[axis]]
@@ -187,20 +187,20 @@ static int find_grid(const struct silo_plan_form *form, const struct silo_plan_g
 
 /* ---- tensor maps and structs ---- */
 
-bool silo_plan_made_varies(const struct silo_plan_made *derived) {
+bool silo_plan_derived_varies(const struct silo_plan_derived *derived) {
     bool varies = derived->address >= 0 || derived->argument >= 0;
     for (int axis = 0; axis < SILO_MAX_RANK; axis++)
         varies = varies || derived->shape[axis] >= 0 || derived->strides[axis] >= 0;
     return varies;
 }
 
-static int refuse_made(const struct silo_plan_made *derived, const silo_error *why,
-                       silo_error *error) {
+static int refuse_derived(const struct silo_plan_derived *derived, const silo_error *why,
+                          silo_error *error) {
     return silo_fail(error, why->code, "%s: argument '%s' %s", derived->kernel, derived->name,
                      why->text);
 }
 
-static int make_struct(const struct silo_plan_made *derived,
+static int make_struct(const struct silo_plan_derived *derived,
                        const struct silo_plan_arguments *arguments, uint64_t address,
                        uint8_t *block, silo_error *error) {
     const silo_bindings *bindings = &arguments->bindings;
@@ -221,7 +221,7 @@ static int make_struct(const struct silo_plan_made *derived,
 }
 
 /* Fills `out` with the values from which the tensor map is made. -1 with `why`. */
-static int describe(const struct silo_plan_made *derived,
+static int describe(const struct silo_plan_derived *derived,
                     const struct silo_plan_arguments *arguments, const uint64_t *values,
                     struct silo_descriptor *out, silo_error *why) {
     if (derived->argument >= 0) {
@@ -244,7 +244,7 @@ static int describe(const struct silo_plan_made *derived,
     return silo_descriptor_check(out, derived->type, why);
 }
 
-int silo_plan_make(const struct silo_plan_made *derived, struct silo_gpu_device *device,
+int silo_plan_make(const struct silo_plan_derived *derived, struct silo_gpu_device *device,
                    const struct silo_plan_arguments *arguments, const uint64_t *values,
                    uint8_t *block, silo_error *error) {
     _Alignas(SILO_MAP_ALIGN) uint8_t map[SILO_MAP_BYTES];
@@ -255,12 +255,12 @@ int silo_plan_make(const struct silo_plan_made *derived, struct silo_gpu_device 
     /* the padding must be equal too, because memcmp compares all bytes */
     memset(&now, 0, sizeof now);
     if (describe(derived, arguments, values, &now, &why) != 0)
-        return refuse_made(derived, &why, error);
+        return refuse_derived(derived, &why, error);
     if (derived->map == NULL || memcmp(&now, derived->last, sizeof now) == 0)
         return 0; /* without a tensor map, the kernel takes the parts of the descriptor as separate
                      parameters, which are copied elsewhere */
     if (silo_tensor_map_encode(device, derived->map, &now, map, &why) != 0)
-        return refuse_made(derived, &why, error);
+        return refuse_derived(derived, &why, error);
     memcpy(block + derived->at, map, sizeof map);
     *derived->last = now;
     return 0;
@@ -300,10 +300,10 @@ enum silo_plan_filled silo_plan_fill(const struct silo_plan_form *form,
         else
             silo_plan_write(block + move->at, word, move->pack, move->bytes);
     }
-    for (uint32_t i = 0; i < form->made_count; i++)
-        if (silo_plan_made_varies(&form->made[i]) &&
-            SILO_UNLIKELY(
-                silo_plan_make(&form->made[i], form->device, arguments, values, block, error) != 0))
+    for (uint32_t i = 0; i < form->derived_count; i++)
+        if (silo_plan_derived_varies(&form->derived[i]) &&
+            SILO_UNLIKELY(silo_plan_make(&form->derived[i], form->device, arguments, values, block,
+                                         error) != 0))
             return SILO_PLAN_REFUSED;
     return SILO_PLAN_FILLED;
 }
@@ -394,9 +394,9 @@ void silo_plan_form_clear(struct silo_plan_form *form) {
         free((void *)(uintptr_t)form->nodes[i].places);
         free((void *)(uintptr_t)form->nodes[i].after);
     }
-    for (uint32_t i = 0; form->made != NULL && i < form->made_count; i++)
-        free(form->made[i].last);
-    free(form->made);
+    for (uint32_t i = 0; form->derived != NULL && i < form->derived_count; i++)
+        free(form->derived[i].last);
+    free(form->derived);
     free(form->values);
     free(form->checks);
     free(form->moves);

@@ -184,10 +184,10 @@ static int call_kernel(silo_kernel *kernel, const silo_queue *queue, const silo_
     struct silo_kernel_call call = {
         .kernel = kernel,
         .queue = queue,
-        .given = options,
+        .options = options,
         .tagged = {.intake = intake,
                    .arguments = arguments,
-                   .given = (int32_t)count,
+                   .argument_count = (int32_t)count,
                    .device = queue->device,
                    .slots = words + 1,
                    .key = words + slots,

@@ -18,10 +18,10 @@ struct silo_scratch_source {
 
 /* The scratch memory of a launch; filled by silo_scratch_take. */
 struct silo_lease {
-    uint64_t address;    /* aligned as requested */
-    silo_scratch wanted; /* the request passed to the source */
-    void *memory;        /* owned until silo_scratch_give; at or below `address` */
-    bool waits;          /* the driver has no pool: freeing waits for the stream */
+    uint64_t address;     /* aligned as requested */
+    silo_scratch request; /* the request passed to the source */
+    void *memory;         /* owned until silo_scratch_give; at or below `address` */
+    bool waits;           /* the driver has no pool: freeing waits for the stream */
 };
 
 /* Computes the bytes for all programs of a grid, with `each` bytes for a program. SILO_ERROR_GRID

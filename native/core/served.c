@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 int silo_served_grid(const struct silo_kernel_info *kernel, const struct silo_variant *variant,
-                     const struct silo_place *device, struct silo_grid_programs *grid,
+                     const struct silo_call_device *device, struct silo_grid_programs *grid,
                      silo_error *error) {
     struct silo_program programs[3];
     int result = 0;
@@ -68,7 +68,7 @@ int silo_served_check(const struct silo_kernel_info *kernel, const struct silo_v
 
 struct silo_served *silo_served_new(struct silo_bundle *bundle, uint32_t kernel,
                                     const struct silo_kernel_info *info, uint32_t number,
-                                    const struct silo_located *where, silo_error *error) {
+                                    const struct silo_used_device *where, silo_error *error) {
     const struct silo_variant *variant = silo_reader_variant(bundle->reader, kernel, number, error);
     if (variant == NULL || silo_served_check(info, variant, bundle->name, error) != 0)
         return NULL;
@@ -85,7 +85,7 @@ struct silo_served *silo_served_new(struct silo_bundle *bundle, uint32_t kernel,
         silo_layout_pack(&served->packing, variant, info->signature, &served->function, error) !=
             0 ||
         note_memory(variant, served, error) != 0 ||
-        silo_served_grid(info, variant, &where->place, &served->grid, error) != 0) {
+        silo_served_grid(info, variant, &where->info, &served->grid, error) != 0) {
         silo_served_free(served);
         return NULL;
     }

@@ -4,7 +4,7 @@
 #include "tagged_error.h"
 
 const silo_argument *silo_tagged_argument(const struct silo_tagged *tagged, int32_t index) {
-    if (index < tagged->given && tagged->arguments[index].kind != SILO_ARGUMENT_ABSENT)
+    if (index < tagged->argument_count && tagged->arguments[index].kind != SILO_ARGUMENT_ABSENT)
         return &tagged->arguments[index];
     return &tagged->intake->defaults[index];
 }
@@ -233,7 +233,8 @@ int silo_tagged_other(struct silo_tagged *tagged, int32_t index, silo_error *err
         return 0;
     }
     if (!is_passed && !intake->names[index].has_default)
-        return silo_tagged_missing(intake, tagged->arguments, (size_t)tagged->given, error);
+        return silo_tagged_missing(intake, tagged->arguments, (size_t)tagged->argument_count,
+                                   error);
     if (parameter->kind == SILO_PARAMETER_CONSTEXPR)
         return read_constant(tagged, index, argument, error);
     switch (argument->kind) {

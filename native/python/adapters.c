@@ -156,7 +156,7 @@ static struct silo_adapter_slot *place(struct silo_adapter_table *table, const P
 }
 
 /* Returns the adapter of a type, or NULL if the table lacks the type or the class is gone. */
-static struct silo_adapter *known_adapter(const PyTypeObject *type) {
+static struct silo_adapter *find_adapter(const PyTypeObject *type) {
     const struct silo_adapter_slot *slot = place(silo_adapters, type);
     return slot->type == type && silo_adapter_lives(slot->adapter) ? slot->adapter : NULL;
 }
@@ -297,8 +297,7 @@ const struct silo_adapter *silo_adapter_add(PyTypeObject *type) {
             return NULL;
         Py_DECREF(result);
     }
-    const struct silo_adapter *existing =
-        known_adapter(type); /* the hook may have added the type */
+    const struct silo_adapter *existing = find_adapter(type); /* the hook may have added the type */
     if (existing != NULL)
         return existing;
     struct silo_adapter entry = {.type = type, .kind = SILO_ADAPT_EXCHANGE};

@@ -18,7 +18,7 @@ const char silo_py_bind_variant_doc[] =
 struct about_binding {
     uint32_t kernel, number;
     struct silo_binding *binding; /* the binding whose packing and grid are filled */
-    struct silo_place place;
+    struct silo_call_device device;
     const struct silo_signature *signature; /* the signature of the variant */
 };
 
@@ -40,7 +40,7 @@ static int ask_binding(struct silo_reader *reader, void *context, silo_error *er
     about->signature = variant->signature;
     if (silo_layout_pack(packing, variant, kernel->signature, &about->binding->loaded->function,
                          error) == 0 &&
-        silo_served_grid(kernel, variant, &about->place, grid, error) == 0)
+        silo_served_grid(kernel, variant, &about->device, grid, error) == 0)
         return 0;
     silo_packing_clear(packing); /* cleared because the function is called again once plug-ins have
                                     given their names */
@@ -104,7 +104,7 @@ PyObject *silo_py_bind_variant(PyObject *module, PyObject *args) {
     struct silo_py_bundle *bundle;
     (void)module;
     if (!PyArg_ParseTuple(args, "OIIO!O!sO!O", &object, &about.kernel, &about.number,
-                          silo_loaded_type, &loaded, &PyDict_Type, &config, &about.place.target,
+                          silo_loaded_type, &loaded, &PyDict_Type, &config, &about.device.target,
                           &PyDict_Type, &fact_dict, &tag) ||
         (bundle = silo_py_bundle_of(object)) == NULL)
         return NULL;
@@ -112,8 +112,9 @@ PyObject *silo_py_bind_variant(PyObject *module, PyObject *args) {
         return PyErr_Format(PyExc_IndexError, "there is no kernel %u", about.kernel);
     /* A copy, which no other thread can change while the GIL is released. */
     PyObject *facts = PyDict_Copy(fact_dict);
-    struct silo_device_fact *rows = facts != NULL ? facts_of(facts, &about.place.fact_count) : NULL;
-    about.place.facts = rows;
+    struct silo_device_fact *rows =
+        facts != NULL ? facts_of(facts, &about.device.fact_count) : NULL;
+    about.device.facts = rows;
     if (rows != NULL)
         about.binding = silo_binding_begin(silo_binding_type, loaded, config, tag);
     PyObject *result = about.binding != NULL ? bind(bundle, &about) : NULL;

@@ -26,15 +26,15 @@ const char silo_py_runs_on_doc[] =
 /* A call of one kernel on one device, read from Python objects; its texts lie in these objects. */
 struct request {
     struct silo_arena arena;
-    PyObject *kept; /* owned list: the objects that own the borrowed texts */
+    PyObject *owners; /* owned list: the objects that own the borrowed texts */
     uint32_t kernel, most, argument_count;
-    struct silo_seen_call call;
-    struct silo_place place;
+    struct silo_call_arguments call;
+    struct silo_call_device device;
 };
 
 static void request_end(struct request *request) {
     silo_arena_free(&request->arena);
-    Py_CLEAR(request->kept);
+    Py_CLEAR(request->owners);
 }
 
 static void *array_of(struct request *request, Py_ssize_t count, size_t size) {
@@ -47,7 +47,7 @@ static void *array_of(struct request *request, Py_ssize_t count, size_t size) {
 /* Keeps an object until the request ends, and steals its reference. Returns -1 with an exception
  * set, also if `object` is NULL. */
 static int keep(struct request *request, PyObject *object) {
-    const int result = object != NULL ? PyList_Append(request->kept, object) : -1;
+    const int result = object != NULL ? PyList_Append(request->owners, object) : -1;
     Py_XDECREF(object);
     return result;
 }
@@ -229,7 +229,8 @@ static const int64_t *numbers_of(struct request *request, PyObject *sequence, Py
 }
 
 /* Reads the extents of an array: None, (shape, strides or None), or the word of a layout. */
-static int read_extents(struct request *request, PyObject *extents, struct silo_seen *facts) {
+static int read_extents(struct request *request, PyObject *extents,
+                        struct silo_argument_facts *facts) {
     Py_ssize_t rank = 0, steps = 0;
     PyObject *shape, *strides;
     if (extents == Py_None)
@@ -254,7 +255,8 @@ static int read_extents(struct request *request, PyObject *extents, struct silo_
 }
 
 /* Reads one argument, a tuple (kind, code, bits, flags, block, extents, value). */
-static int read_argument(struct request *request, PyObject *row, struct silo_seen *facts) {
+static int read_argument(struct request *request, PyObject *row,
+                         struct silo_argument_facts *facts) {
     int kind, code, bits, flags;
     Py_ssize_t rank = 0;
     PyObject *block, *extents, *value;
@@ -286,7 +288,7 @@ static int read_options(struct request *request, PyObject *pairs) {
     if (keep(request, items) != 0)
         return -1;
     const Py_ssize_t count = PyList_Size(items);
-    struct silo_seen_option *options = array_of(request, count, sizeof *options);
+    struct silo_option_value *options = array_of(request, count, sizeof *options);
     if (options == NULL)
         return -1;
     request->call.options = options;
@@ -318,7 +320,7 @@ static int read_call(struct request *request, PyObject *call) {
         }
     }
     const Py_ssize_t count = PyTuple_Size(rows);
-    struct silo_seen *facts = array_of(request, count, sizeof *facts);
+    struct silo_argument_facts *facts = array_of(request, count, sizeof *facts);
     request->call.arguments = facts;
     request->argument_count = (uint32_t)count;
     for (Py_ssize_t i = 0; facts != NULL && i < count; i++) {
@@ -338,8 +340,8 @@ static int read_facts(struct request *request, PyObject *pairs) {
     struct silo_device_fact *facts = array_of(request, count, sizeof *facts);
     if (facts == NULL)
         return -1;
-    request->place.facts = facts;
-    request->place.fact_count = (uint32_t)count;
+    request->device.facts = facts;
+    request->device.fact_count = (uint32_t)count;
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *pair = PyList_GetItem(items, i);
         facts[i].value = PyLong_AsLongLong(PyTuple_GetItem(pair, 1));
@@ -357,8 +359,8 @@ static int read_rules(struct request *request, PyObject *rows) {
     struct silo_run_rule *rules = array_of(request, count, sizeof *rules);
     if (rules == NULL)
         return -1;
-    request->place.rules = rules;
-    request->place.rule_count = (uint32_t)count;
+    request->device.rules = rules;
+    request->device.rule_count = (uint32_t)count;
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *target, *kind, *reason;
         int runs;
@@ -376,7 +378,7 @@ static int read_rules(struct request *request, PyObject *rows) {
 static int read_place(struct request *request, PyObject *device) {
     PyObject *target, *facts, *rules;
     if (!PyArg_ParseTuple(device, "OOO!", &target, &facts, &PyTuple_Type, &rules) ||
-        (request->place.target = name_of(request, target)) == NULL)
+        (request->device.target = name_of(request, target)) == NULL)
         return -1;
     return read_facts(request, facts) != 0 ? -1 : read_rules(request, rules);
 }
@@ -389,9 +391,9 @@ static struct silo_py_bundle *request_begin(struct request *request, PyObject *a
                                             const char *format) {
     PyObject *object, *call, *device;
     unsigned int kernel, most = UINT32_MAX;
-    *request = (struct request){.kept = PyList_New(0)};
+    *request = (struct request){.owners = PyList_New(0)};
     struct silo_py_bundle *bundle = NULL;
-    if (request->kept != NULL &&
+    if (request->owners != NULL &&
         PyArg_ParseTuple(args, format, &object, &kernel, &PyTuple_Type, &call, &PyTuple_Type,
                          &device, &most) &&
         (bundle = silo_py_bundle_of(object)) != NULL) {
@@ -428,8 +430,8 @@ static int ask_rank(struct silo_reader *reader, void *about, silo_error *error) 
     const struct silo_kernel_info *info = silo_reader_kernel(reader, request->kernel, error);
     if (info == NULL || check_arguments(info, request, error) != 0)
         return -1;
-    return silo_choice_rank(reader, request->kernel, &request->call, &request->place, request->most,
-                            &rank->numbers, &rank->count, error);
+    return silo_choice_rank(reader, request->kernel, &request->call, &request->device,
+                            request->most, &rank->numbers, &rank->count, error);
 }
 
 PyObject *silo_py_rank_variants(PyObject *module, PyObject *args) {
@@ -487,7 +489,7 @@ static int ask_decisions(struct silo_reader *reader, void *context, silo_error *
     for (uint32_t i = 0; i < about->count; i++) {
         struct decision *decision = &about->decisions[i];
         const int verdict =
-            silo_choice_decide(reader, request->kernel, i, &request->call, &request->place,
+            silo_choice_decide(reader, request->kernel, i, &request->call, &request->device,
                                &decision->label, &decision->reason, error);
         if (verdict < 0)
             return -1;

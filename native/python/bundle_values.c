@@ -274,13 +274,13 @@ PyObject *silo_py_bundle_config_text(PyObject *self, PyObject *args) {
 }
 
 /* A JSON text from Python, and its parsed value. */
-struct given_json {
+struct parsed_json {
     struct silo_arena arena;
     char *text; /* owned */
     const struct silo_json *value;
 };
 
-static int parse_given(struct given_json *parsed, const Py_buffer *text) {
+static int parse_text(struct parsed_json *parsed, const Py_buffer *text) {
     const char *problem = NULL;
     size_t offset;
     parsed->text = malloc((size_t)text->len + 1);
@@ -296,7 +296,7 @@ static int parse_given(struct given_json *parsed, const Py_buffer *text) {
     return parsed->value != NULL ? 0 : -1;
 }
 
-static void forget_given(struct given_json *parsed, Py_buffer *text) {
+static void release_parsed(struct parsed_json *parsed, Py_buffer *text) {
     silo_arena_free(&parsed->arena);
     free(parsed->text);
     PyBuffer_Release(text);
@@ -304,19 +304,19 @@ static void forget_given(struct given_json *parsed, Py_buffer *text) {
 
 PyObject *silo_py_bundle_exact(PyObject *self, PyObject *args) {
     PyObject *of;
-    struct given_json description = {0};
+    struct parsed_json description = {0};
     Py_buffer text;
     int64_t number = -1;
     if (!PyArg_ParseTuple(args, "Oy*", &of, &text))
         return NULL;
     const int64_t kernel = kernel_of(self, of);
-    const bool parsed = kernel >= 0 && parse_given(&description, &text) == 0;
+    const bool parsed = kernel >= 0 && parse_text(&description, &text) == 0;
     if (parsed) {
         Py_BEGIN_ALLOW_THREADS number =
             silo_variants_exact(manifest_of(self), (uint32_t)kernel, description.value);
         Py_END_ALLOW_THREADS
     }
-    forget_given(&description, &text);
+    release_parsed(&description, &text);
     return parsed ? PyLong_FromLongLong(number) : NULL;
 }
 

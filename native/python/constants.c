@@ -46,7 +46,7 @@ static PyObject *frozen_dict(PyObject *object) {
 
 /* Returns the value of a key in the dictionary (new reference). Returns NULL without an exception
  * if the key is missing, or NULL with an exception if the look-up fails. */
-static PyObject *known_constant(PyObject *constants, PyObject *key) {
+static PyObject *find_constant(PyObject *constants, PyObject *key) {
 #ifdef Py_GIL_DISABLED
     /* A new reference instead of a borrowed one, because another thread may free the value. */
     PyObject *known = NULL;
@@ -67,7 +67,7 @@ static PyObject *canonical(PyObject *object, PyObject *constants) {
     Py_LeaveRecursiveCall();
     if (key == NULL)
         return NULL;
-    PyObject *shared = known_constant(constants, key);
+    PyObject *shared = find_constant(constants, key);
     if (shared == NULL && !PyErr_Occurred()) {
         /* The dict may be cleared at any time, because the guard's entries hold their own
          * references. */
@@ -85,7 +85,7 @@ static PyObject *canonical(PyObject *object, PyObject *constants) {
  * frozen dataclass. (An example is a layout: a program may make a new object of an equal layout at each
  * call.) The answer is kept for each class. Returns -1 with an exception set. */
 static int is_frozen_class(PyObject *type, PyObject *constants) {
-    PyObject *shared = known_constant(constants, type);
+    PyObject *shared = find_constant(constants, type);
     if (shared != NULL || PyErr_Occurred()) {
         const int result = shared != NULL ? shared == Py_True : -1;
         Py_XDECREF(shared);

@@ -119,7 +119,7 @@ int silo_read_descriptor(const struct silo_plan *plan, int32_t index, PyObject *
         return -1;
     struct silo_members members = silo_members_of(object);
     const int result = read_members(plan, index, &members, adapter, frame);
-    if (SILO_UNLIKELY(members.asked))
+    if (SILO_UNLIKELY(members.ran_python))
         silo_ask(frame, object);
     Py_XDECREF(members.dict);
     return result;

@@ -66,7 +66,7 @@ static PyObject *member(struct silo_members *members, PyObject *name) {
     }
     if (value != NULL)
         return value;
-    members->asked = true;
+    members->ran_python = true;
     return PyObject_GetAttr(members->object, name);
 }
 
@@ -158,7 +158,7 @@ int silo_descriptor_block(struct silo_members *members, int64_t values[SILO_MAX_
     return integers(members, s_block_shape, values);
 }
 
-PyObject *silo_descriptor_kept(struct silo_members *members) {
+PyObject *silo_descriptor_stored_map(struct silo_members *members) {
     return member(members, s_map);
 }
 

@@ -21,7 +21,7 @@ struct silo_gpu *silo_gpu_get_open(const char *kind, const char *library) {
 struct silo_gpu_device *silo_gpu_get_device(const char *kind, int32_t index) {
     silo_error error;
     struct silo_gpu *gpu = silo_gpu_named(kind, &error);
-    struct silo_gpu_device *device = gpu != NULL ? silo_gpu_made(gpu, index) : NULL;
+    struct silo_gpu_device *device = gpu != NULL ? silo_gpu_opened(gpu, index) : NULL;
     if (device != NULL)
         return device;
     if (gpu != NULL) {

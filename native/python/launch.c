@@ -12,15 +12,15 @@
 #include "flight_file.h"
 #include "frame.h"
 #include "hooks.h"
-#include "kept_map.h"
 #include "library.h"
+#include "map_cache.h"
 #include "miss.h"
 #include "placement.h"
 #include "reading.h"
 #include "recorder.h"
 #include "stack.h"
 #include "stream.h"
-#include "triton_way.h"
+#include "triton_fallback.h"
 #include "watch.h"
 
 #include <math.h>
@@ -146,7 +146,7 @@ SILO_INLINE int read_stream(const struct silo_plan *plan, const struct silo_inpu
  * for launchers with SILO_ROUTE_TRITON. */
 SILO_INLINE bool has_triton_hooks(const struct silo_launcher *self,
                                   const struct silo_inputs *inputs) {
-    return self->route == SILO_ROUTE_TRITON && inputs->triton->situation->enter != NULL;
+    return self->route == SILO_ROUTE_TRITON && inputs->triton->settings->enter != NULL;
 }
 
 static int call_grid(struct silo_launcher *self, const struct silo_inputs *inputs,
@@ -267,12 +267,12 @@ static SILO_NOINLINE int raise_not_packed(const struct silo_plan *plan,
 }
 
 /* Packs the values of the binary's parameters on the stack and launches it by one driver call.
- * Returns 0; 1 if `frame->made` is the launch's value; -1 with an exception set. */
+ * Returns 0; 1 if `frame->result` is the launch's value; -1 with an exception set. */
 SILO_INLINE int run(struct silo_launcher *self, const struct silo_inputs *inputs,
                     struct silo_binding *binding, struct silo_frame *frame, const int64_t dims[3],
                     void *stream) {
     if (SILO_UNLIKELY(binding->loaded->function.handle == NULL))
-        return silo_library_run(self, inputs, binding, dims, &frame->made);
+        return silo_library_run(self, inputs, binding, dims, &frame->result);
     void *params[binding->packing.room];
     const struct silo_values values = {frame->slots, frame->scratch, frame->descriptors,
                                        frame->layouts};
@@ -333,10 +333,11 @@ static SILO_NOINLINE int run_recorded(struct silo_launcher *self, const struct s
 
 /* Makes a launch that hooks see; Silo's hook is entered before Triton's and left after it. `empty`:
  * whether the grid is empty; then nothing is launched, but Triton's hooks are still called. */
-static SILO_NOINLINE int launch_seen(struct silo_launcher *self, const struct silo_inputs *inputs,
-                                     const struct silo_grid_source *grid,
-                                     struct silo_binding *binding, struct silo_frame *frame,
-                                     const int64_t dims[3], void *stream, bool empty) {
+static SILO_NOINLINE int launch_with_hooks(struct silo_launcher *self,
+                                           const struct silo_inputs *inputs,
+                                           const struct silo_grid_source *grid,
+                                           struct silo_binding *binding, struct silo_frame *frame,
+                                           const int64_t dims[3], void *stream, bool empty) {
     if (silo_recorder != NULL &&
         (silo_recorder_add(self, inputs, grid, binding, frame, dims, stream) != 0 ||
          silo_recorder_is_dry()))
@@ -361,11 +362,11 @@ static SILO_NOINLINE int launch_seen(struct silo_launcher *self, const struct si
     if (token == NULL || silo_hooks_exit(token) == 0)
         return result;
     if (result > 0)
-        Py_DECREF(frame->made);
+        Py_DECREF(frame->result);
     return -1;
 }
 
-/* Finds the grid and the stream, and launches. Returns 0; 1 if `frame->made` is the value to
+/* Finds the grid and the stream, and launches. Returns 0; 1 if `frame->result` is the value to
  * return; -1 with an exception set. */
 SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inputs,
                        const struct silo_grid_source *grid, struct silo_frame *frame,
@@ -386,7 +387,7 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
         if (state != SILO_GRID_EMPTY)
             return silo_grid_raise_limits(self->plan.kernel, function, dims);
         return (silo_hooks_on & ~SILO_LOOKS_FLIGHT) || (triton && has_triton_hooks(self, inputs))
-                   ? launch_seen(self, inputs, grid, binding, frame, dims, NULL, true)
+                   ? launch_with_hooks(self, inputs, grid, binding, frame, dims, NULL, true)
                    : 0;
     }
     void *stream = NULL;
@@ -400,7 +401,7 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
             silo_binary_launched_on(binding->loaded->binary, stream);
         if (SILO_UNLIKELY(binding->packing.takes_scratch) &&
             silo_allocator_take(&self->plan, binding, dims, stream,
-                                triton ? inputs->triton->situation->allocate : NULL, frame) != 0)
+                                triton ? inputs->triton->settings->allocate : NULL, frame) != 0)
             return -1;
     } else if (SILO_UNLIKELY(inputs->stream != NULL && inputs->stream != Py_None)) {
         silo_ask(frame, inputs->stream);
@@ -419,7 +420,7 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
         return SILO_UNLIKELY(frame->ran != SILO_RAN_NOTHING) && read_again(self, inputs, frame) != 0
                    ? -1
                    : run_recorded(self, inputs, binding, frame, dims, stream);
-    return launch_seen(self, inputs, grid, binding, frame, dims, stream, false);
+    return launch_with_hooks(self, inputs, grid, binding, frame, dims, stream, false);
 }
 
 /* Returns the binding for the call (a new reference), or NULL with an exception set. */
@@ -448,11 +449,11 @@ SILO_INLINE struct silo_binding *find_binding(struct silo_launcher *self,
     if (SILO_UNLIKELY(inputs->options != 0) && read_options(self, inputs, frame) != 0)
         return NULL;
     uint64_t hash = 0;
-    PyObject *entry = silo_known_find(&self->known, frame->key, frame->words, &hash);
+    PyObject *entry = silo_binding_table_find(&self->bindings, frame->key, frame->words, &hash);
     if (SILO_LIKELY(entry != NULL))
         return (struct silo_binding *)entry;
     struct silo_recorder *recorder = silo_recorder;
-    if (SILO_UNLIKELY(silo_recorder_is_dry()) && recorder->known != NULL)
+    if (SILO_UNLIKELY(silo_recorder_is_dry()) && recorder->bindings != NULL)
         return silo_recorder_binding(self);
     silo_recorder = NULL; /* launches that compiling or tuning makes are not the program's, so they
                              are not recorded */
@@ -510,15 +511,15 @@ SILO_INLINE PyObject *core_triton(struct silo_launcher *self, const struct silo_
     struct silo_triton_call *call = inputs->triton;
     frame->device_word = frame->words++;
     frame->key[frame->device_word] =
-        silo_device_word(silo_generation, (int32_t)call->situation->epoch, call->device);
+        silo_device_word(silo_generation, (int32_t)call->settings->epoch, call->device);
     if (SILO_UNLIKELY(inputs->options != 0) && read_options(self, inputs, frame) != 0)
         return NULL;
     uint64_t hash = 0;
     PyObject *result = NULL,
-             *entry = silo_known_find(&self->known, frame->key, frame->words, &hash);
+             *entry = silo_binding_table_find(&self->bindings, frame->key, frame->words, &hash);
     if (SILO_UNLIKELY(entry == NULL && silo_recorder_is_dry()) &&
         (entry = (PyObject *)silo_recorder_binding(self)) == NULL) {
-        call->went = true;
+        call->may_have_run = true;
         return NULL;
     }
     if (SILO_UNLIKELY(entry == NULL)) {
@@ -538,7 +539,7 @@ SILO_INLINE PyObject *core_triton(struct silo_launcher *self, const struct silo_
         }
     }
     if (SILO_UNLIKELY(Py_TYPE(entry) != silo_binding_type)) {
-        result = silo_triton_left(call, entry);
+        result = silo_triton_fall_back_refused(call, entry);
         Py_DECREF(entry);
         return result;
     }
@@ -580,7 +581,7 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
     frame.placed = false;
     if (triton) {
         frame.placed = true;
-        frame.device_type = inputs->triton->situation->memory_type;
+        frame.device_type = inputs->triton->settings->memory_type;
         frame.device_id = inputs->triton->device;
     }
     frame.holds.buffers = frame.holds.objects = 0;
@@ -616,7 +617,7 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
                     result = Py_None;
                     Py_INCREF(result);
                 } else if (outcome > 0) {
-                    result = frame.made;
+                    result = frame.result;
                 }
                 Py_DECREF((PyObject *)binding);
             }
@@ -628,9 +629,9 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
         silo_holds_release(&frame.holds);
     /* An argument or the grid was refused before anything was launched, so Triton makes the call.
      */
-    if (triton && SILO_UNLIKELY(result == NULL) && !inputs->triton->went &&
+    if (triton && SILO_UNLIKELY(result == NULL) && !inputs->triton->may_have_run &&
         PyErr_ExceptionMatches(silo_argument_error))
-        return silo_triton_left_unread(&self->plan, inputs, read ? -1 : (int32_t)frame.words);
+        return silo_triton_fall_back_unread(&self->plan, inputs, read ? -1 : (int32_t)frame.words);
     return result;
 }
 

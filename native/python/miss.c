@@ -239,8 +239,8 @@ int silo_binding_check_plan(const struct silo_launcher *self, const struct silo_
 
 /* Returns a tuple of the objects whose addresses are in the key, which keeps them alive with the
  * entry. */
-static PyObject *kept_objects(struct silo_launcher *self, const struct silo_inputs *inputs,
-                              const struct silo_frame *frame) {
+static PyObject *key_objects(struct silo_launcher *self, const struct silo_inputs *inputs,
+                             const struct silo_frame *frame) {
     PyObject *list = PyList_New(0);
     uint32_t word = (uint32_t)self->plan.count;
     for (int32_t i = 0; i < self->plan.count && list != NULL; i++) {
@@ -304,9 +304,9 @@ PyObject *silo_miss_keep(struct silo_launcher *self, const struct silo_inputs *i
             Py_XDECREF(error);
         }
     }
-    PyObject *tuple = entry ? kept_objects(self, inputs, frame) : NULL;
-    if (tuple == NULL ||
-        silo_known_insert(&self->known, frame->key, frame->words, hash, entry, tuple) != 0)
+    PyObject *tuple = entry ? key_objects(self, inputs, frame) : NULL;
+    if (tuple == NULL || silo_binding_table_insert(&self->bindings, frame->key, frame->words, hash,
+                                                   entry, tuple) != 0)
         Py_CLEAR(entry);
     Py_XDECREF(tuple);
     return entry;

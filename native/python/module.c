@@ -31,10 +31,10 @@
 #include "gpu_pinned.h"
 #include "gpu_timing.h"
 #include "hooks.h"
-#include "kept_map.h"
 #include "launcher_type.h"
 #include "library.h"
 #include "loaded.h"
+#include "map_cache.h"
 #include "operator_call.h"
 #include "placement.h"
 #include "plan_object.h"
@@ -409,7 +409,7 @@ static PyMethodDef methods[] = {
      "__getitem__)\n\nWhat launches through Triton's decorators of these classes."},
     {"triton_serve", silo_py_triton_serve, METH_VARARGS,
      "triton_serve(run, notice)\n\nTriton's own run, and what makes the situation anew."},
-    {"triton_situation", silo_py_triton_situation, METH_O,
+    {"triton_situation", silo_py_triton_settings, METH_O,
      "What decides launches now; None: it is asked for at the next one."},
     {"adapter", py_adapter, METH_O, "How arguments of a type are read."},
     {"read", py_read, METH_O,
@@ -516,7 +516,7 @@ PyMODINIT_FUNC PyInit__native(void) {
         silo_loaded_init(module) != 0 || silo_binding_init(module) != 0 ||
         silo_descriptor_init() != 0 || silo_tensor_map_init(module) != 0 ||
         silo_buffer_init(module) != 0 || silo_launcher_init(module) != 0 ||
-        silo_bound_init(module) != 0 || silo_triton_way_init(module) != 0 ||
+        silo_bound_init(module) != 0 || silo_triton_fallback_init(module) != 0 ||
         silo_triton_class_init() != 0 || silo_triton_bound_init(module) != 0 ||
         silo_triton_run_init(module) != 0 || silo_triton_kernel_init(module) != 0 ||
         silo_triton_tuned_init() != 0 || silo_triton_decision_init() != 0 ||

@@ -63,7 +63,7 @@ static int truth(PyObject *answer) {
 }
 
 /* Returns whether torch has accepted an argument of this class here. */
-SILO_INLINE bool is_known_class(const struct operand *operand, PyTypeObject *class) {
+SILO_INLINE bool has_class(const struct operand *operand, PyTypeObject *class) {
     const uint32_t count = __atomic_load_n(&operand->classes, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < count; i++) {
         if (operand->class[i] == class)
@@ -91,7 +91,7 @@ SILO_INLINE int is_observed(const struct operator_call *self) {
 /* Returns whether torch would only run the operator's kernel: 1, 0, or -1 with an exception set. */
 static int is_quiet(const struct operator_call *self, PyObject *const *arguments) {
     for (int32_t i = 0; i < self->count; i++) {
-        if (!is_known_class(&self->operands[i], Py_TYPE(arguments[i])))
+        if (!has_class(&self->operands[i], Py_TYPE(arguments[i])))
             return 0;
     }
     const int observed = is_observed(self);
@@ -141,7 +141,7 @@ static PyObject *start(PyObject *launch, PyObject *const *values, Py_ssize_t cou
 }
 
 /* Reports the written tensors to autograd, which counts writes; -1 with an exception set. */
-static int tell_writes(const struct operator_call *self, PyObject *const *arguments) {
+static int report_writes(const struct operator_call *self, PyObject *const *arguments) {
     PyObject *written = PyList_New(self->writes);
     if (written == NULL)
         return -1;
@@ -206,7 +206,7 @@ static SILO_HOT PyObject *operator_call(PyObject *object, PyObject *const *argum
     } else {
         result = start(self->launch, arguments, self->count);
     }
-    if (result != NULL && self->writes != 0 && tell_writes(self, arguments) != 0)
+    if (result != NULL && self->writes != 0 && report_writes(self, arguments) != 0)
         Py_CLEAR(result);
     if (result_tensor == NULL)
         return result;
@@ -232,7 +232,7 @@ static PyObject *operator_learn(PyObject *object, PyObject *args) {
     for (int32_t i = 0; i < self->count; i++) {
         struct operand *operand = &self->operands[i];
         PyTypeObject *class = Py_TYPE(PyTuple_GetItem(args, i));
-        if (is_known_class(operand, class) || operand->classes == CLASSES)
+        if (has_class(operand, class) || operand->classes == CLASSES)
             continue;
         Py_INCREF((PyObject *)class);
         operand->class[operand->classes] = class;

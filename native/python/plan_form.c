@@ -28,7 +28,7 @@ static int refuse(const char *problem) {
 
 /* ---- arguments ---- */
 
-static int take_extents(struct silo_plan_wanted *condition, PyObject *sizes, PyObject *strides) {
+static int take_extents(struct silo_plan_condition *condition, PyObject *sizes, PyObject *strides) {
     const Py_ssize_t rank = PyTuple_Size(sizes);
     if (rank < 0 || rank > SILO_MAX_AXES || PyTuple_Size(strides) != rank)
         return PyErr_Occurred() ? -1 : refuse("extents and strides of an array");
@@ -44,7 +44,7 @@ static int take_extents(struct silo_plan_wanted *condition, PyObject *sizes, PyO
 
 /* Reads the condition on an argument: (kind, code, bits, device type, device index, readonly, rank,
  * sizes or None, strides or None, the object or None). */
-static int take_wanted(struct silo_plan_wanted *condition, PyObject *item) {
+static int take_condition(struct silo_plan_condition *condition, PyObject *item) {
     int kind, code, bits, readonly;
     PyObject *sizes, *strides, *other;
     if (!PyArg_ParseTuple(item, "iiiiipiOOO", &kind, &code, &bits, &condition->device_type,
@@ -161,7 +161,7 @@ static int take_memories(struct silo_plan_form *form, PyObject *memories, int32_
 /* ---- nodes ---- */
 
 /* A recorded launch as Python describes it. */
-struct found {
+struct launch_description {
     struct silo_binding *binding;
     struct silo_launcher *launcher;
     /* Borrowed tuples with an item for each parameter; `axes` may be None. */
@@ -170,7 +170,7 @@ struct found {
     long long dims[3];
 };
 
-static int find_node(PyObject *item, struct found *description) {
+static int find_node(PyObject *item, struct launch_description *description) {
     PyObject *binding, *launcher;
     if (!PyArg_ParseTuple(item, "O!O!O!O!O!(LLL)OO!O!", silo_binding_type, &binding,
                           silo_launcher_type, &launcher, &PyTuple_Type, &description->slots,
@@ -216,7 +216,7 @@ static int32_t number_at(PyObject *tuple, Py_ssize_t index) {
     return (int32_t)PyLong_AsLong(PyTuple_GetItem(tuple, index));
 }
 
-static int layout(struct silo_plan_form *form, const struct found *description,
+static int layout(struct silo_plan_form *form, const struct launch_description *description,
                   struct silo_plan_node *node) {
     const struct silo_packing *packing = &description->binding->packing;
     const struct silo_loaded *loaded = description->binding->loaded;
@@ -246,7 +246,7 @@ static int layout(struct silo_plan_form *form, const struct found *description,
 }
 
 /* Returns whether the call left out a parameter, so that the config gave its value. */
-static bool is_open(const struct found *description) {
+static bool is_open(const struct launch_description *description) {
     for (int32_t i = 0; i < description->launcher->plan.count; i++)
         if ((description->launcher->plan.parameters[i].flags & SILO_PARAMETER_OPTIONAL) != 0 &&
             silo_code_kind(word_at(description->codes, i)) == SILO_VALUE_ABSENT)
@@ -260,7 +260,7 @@ static bool is_open(const struct found *description) {
  * the shape, values of the strides). The last three are numbers of values of the plan, or -1 for
  * parts that do not change. */
 static int read_described(PyObject *item, const struct silo_plan_form *form,
-                          struct silo_plan_made *derived) {
+                          struct silo_plan_derived *derived) {
     unsigned long long address, nan, tf32;
     PyObject *shape, *strides, *shape_values, *stride_values;
     if (!PyTuple_Check(item) ||
@@ -294,8 +294,9 @@ static uint32_t place_of_parameter(const struct silo_plan_node *node, uint32_t n
     return node->values + (uint32_t)(sizeof(struct silo_plan_values) + node->places[number].offset);
 }
 
-static int begin_made(const struct found *description, const struct silo_plan_node *node,
-                      uint32_t number, struct silo_plan_made *derived) {
+static int begin_derived(const struct launch_description *description,
+                         const struct silo_plan_node *node, uint32_t number,
+                         struct silo_plan_derived *derived) {
     const struct silo_packed *packed = &description->binding->packing.packed[number];
     memset(derived, 0, sizeof *derived);
     derived->at = place_of_parameter(node, number);
@@ -310,28 +311,29 @@ static int begin_made(const struct found *description, const struct silo_plan_no
     return derived->name != NULL ? 0 : -1;
 }
 
-static int add_made(struct silo_plan_form *form, struct silo_plan_made *derived) {
+static int add_derived(struct silo_plan_form *form, struct silo_plan_derived *derived) {
     derived->last = calloc(1, sizeof *derived->last);
     if (derived->last == NULL)
         return no_memory();
-    form->made[form->made_count++] = *derived; /* `follow` has made room */
+    form->derived[form->derived_count++] = *derived; /* `follow` has made room */
     return 0;
 }
 
 /* Records how a replay makes one part of a descriptor: its tensor map, or a number. */
-static int follow_descriptor(struct silo_plan_form *form, const struct found *description,
+static int follow_descriptor(struct silo_plan_form *form,
+                             const struct launch_description *description,
                              const struct silo_plan_node *node, uint32_t number) {
     const struct silo_packing *packing = &description->binding->packing;
     const struct silo_packed *packed = &packing->packed[number];
-    struct silo_plan_made derived;
-    if (begin_made(description, node, number, &derived) != 0 ||
+    struct silo_plan_derived derived;
+    if (begin_derived(description, node, number, &derived) != 0 ||
         read_described(PyTuple_GetItem(description->described, packed->slot), form, &derived) != 0)
         return -1;
     if (packed->rank != derived.descriptor.rank)
         return refuse("a tensor descriptor of another rank");
     if (packed->part == SILO_PART_MAP) {
         derived.map = &packing->maps[packed->axis];
-        return add_made(form, &derived);
+        return add_derived(form, &derived);
     }
     const int32_t source = packed->part == SILO_PART_BASE     ? derived.address
                            : packed->part == SILO_PART_SHAPE  ? derived.shape[packed->axis]
@@ -343,19 +345,19 @@ static int follow_descriptor(struct silo_plan_form *form, const struct found *de
                                     .at = derived.at,
                                     .bytes = (uint8_t)node->places[number].size,
                                     .pack = SILO_PACK_SLOT};
-    if (packed->part != SILO_PART_BASE || !silo_plan_made_varies(&derived))
+    if (packed->part != SILO_PART_BASE || !silo_plan_derived_varies(&derived))
         return 0; /* the descriptor is checked once, when its base is written */
-    return add_made(form, &derived);
+    return add_derived(form, &derived);
 }
 
 /* Records how a replay makes a struct, or the tensor map of an array. */
-static int follow_layout(struct silo_plan_form *form, const struct found *description,
+static int follow_layout(struct silo_plan_form *form, const struct launch_description *description,
                          const struct silo_plan_node *node, uint32_t number) {
     const struct silo_packing *packing = &description->binding->packing;
     const struct silo_packed *packed = &packing->packed[number];
     const int32_t source = number_at(description->sources, packed->slot);
-    struct silo_plan_made derived;
-    if (begin_made(description, node, number, &derived) != 0)
+    struct silo_plan_derived derived;
+    if (begin_derived(description, node, number, &derived) != 0)
         return -1;
     if (source < 0 || form->values[source].kind != SILO_PLAN_GIVEN)
         return PyErr_Format(silo_argument_error,
@@ -369,10 +371,11 @@ static int follow_layout(struct silo_plan_form *form, const struct found *descri
         derived.form = &packing->structs[packed->axis];
     else
         derived.map = &packing->maps[packed->axis];
-    return add_made(form, &derived);
+    return add_derived(form, &derived);
 }
 
-static int follow_parameter(struct silo_plan_form *form, const struct found *description,
+static int follow_parameter(struct silo_plan_form *form,
+                            const struct launch_description *description,
                             const struct silo_plan_node *node, uint32_t number) {
     const struct silo_packed *packed = &description->binding->packing.packed[number];
     if (packed->pack == SILO_PACK_SCRATCH || packed->pack == SILO_PACK_PROFILE)
@@ -393,7 +396,7 @@ static int follow_parameter(struct silo_plan_form *form, const struct found *des
 
 /* Records where a node uses the values of the plan's arguments, and the conditions on these values.
  */
-static int follow(struct silo_plan_form *form, const struct found *description,
+static int follow(struct silo_plan_form *form, const struct launch_description *description,
                   const struct silo_plan_node *node) {
     const struct silo_packing *packing = &description->binding->packing;
     const bool open = is_open(description);
@@ -416,7 +419,7 @@ static int follow(struct silo_plan_form *form, const struct found *description,
             return -1;
     }
     if (extend(&form->moves, form->move_count, packing->count, sizeof *form->moves) != 0 ||
-        extend(&form->made, form->made_count, packing->count, sizeof *form->made) != 0)
+        extend(&form->derived, form->derived_count, packing->count, sizeof *form->derived) != 0)
         return -1;
     for (uint32_t i = 0; i < packing->count; i++)
         if (follow_parameter(form, description, node, i) != 0)
@@ -426,7 +429,7 @@ static int follow(struct silo_plan_form *form, const struct found *description,
 
 /* Records a node's grid if it changes with the arguments: a declared grid that reads an argument,
  * or a grid with extents that are values of the plan. */
-static int take_grid(struct silo_plan_form *form, const struct found *description,
+static int take_grid(struct silo_plan_form *form, const struct launch_description *description,
                      uint32_t number) {
     const struct silo_binding *binding = description->binding;
     const int32_t count = description->launcher->plan.count;
@@ -495,8 +498,8 @@ static bool may_hold_addresses(uint64_t code) {
             (type == SILO_INT || type == SILO_UINT));
 }
 
-static int find_effects(const struct found *description, struct silo_plan_effects *effects,
-                        const struct silo_plan_form *form) {
+static int find_effects(const struct launch_description *description,
+                        struct silo_plan_effects *effects, const struct silo_plan_form *form) {
     const struct silo_packing *packing = &description->binding->packing;
     memset(effects, 0, sizeof *effects);
     for (uint32_t i = 0; i < packing->count; i++) {
@@ -525,7 +528,7 @@ static int take_nodes(struct silo_plan_served *served, PyObject *nodes,
                       struct silo_plan_effects *effects) {
     struct silo_plan_form *form = &served->form;
     for (Py_ssize_t i = 0; i < PyTuple_Size(nodes); i++) {
-        struct found description;
+        struct launch_description description;
         struct silo_plan_node *node = &form->nodes[i];
         form->node_count = (uint32_t)i + 1;
         if (is_graph(PyTuple_GetItem(nodes, i)))
@@ -578,9 +581,10 @@ static int take_graphs(struct silo_plan_served *served, PyObject *nodes) {
 }
 
 /* Writes one part of a descriptor with its recorded value. A map is not written here. */
-static int write_part(const struct silo_plan_form *form, const struct found *description,
+static int write_part(const struct silo_plan_form *form,
+                      const struct launch_description *description,
                       const struct silo_packed *packed, uint8_t *to, size_t bytes) {
-    struct silo_plan_made derived = {.kernel = NULL};
+    struct silo_plan_derived derived = {.kernel = NULL};
     if (packed->part == SILO_PART_MAP)
         return 0;
     if (read_described(PyTuple_GetItem(description->described, packed->slot), form, &derived) != 0)
@@ -593,9 +597,10 @@ static int write_part(const struct silo_plan_form *form, const struct found *des
 /* Makes the tensor maps of descriptors that do not change with the arguments. */
 static int make_constants(const struct silo_plan_served *served, uint8_t *block) {
     silo_error error;
-    for (uint32_t i = 0; i < served->form.made_count; i++)
-        if (!silo_plan_made_varies(&served->form.made[i]) &&
-            silo_plan_make(&served->form.made[i], served->device, NULL, NULL, block, &error) != 0)
+    for (uint32_t i = 0; i < served->form.derived_count; i++)
+        if (!silo_plan_derived_varies(&served->form.derived[i]) &&
+            silo_plan_make(&served->form.derived[i], served->device, NULL, NULL, block, &error) !=
+                0)
             return silo_raise(&error);
     return 0;
 }
@@ -612,7 +617,7 @@ static uint64_t scratch_of(const struct silo_function *function, uint8_t pack, u
 /* Returns the number of programs for which a node gets scratch memory: the number in the recording,
  * or a greater number if the grid changes. */
 static uint64_t room_of(struct silo_plan_form *form, uint32_t number,
-                        const struct found *description) {
+                        const struct launch_description *description) {
     const uint32_t grid[3] = {(uint32_t)description->dims[0], (uint32_t)description->dims[1],
                               (uint32_t)description->dims[2]};
     const uint64_t programs = silo_plan_programs(grid);
@@ -631,7 +636,7 @@ static int give_scratch(struct silo_plan_served *served, PyObject *nodes, uint8_
     silo_error error;
     int result = 0;
     for (uint32_t i = 0; i < form->node_count && result == 0 && served->device != NULL; i++) {
-        struct found description;
+        struct launch_description description;
         if (form->nodes[i].function == NULL)
             continue;
         if (find_node(PyTuple_GetItem(nodes, (Py_ssize_t)i), &description) != 0)
@@ -669,7 +674,7 @@ static int give_scratch(struct silo_plan_served *served, PyObject *nodes, uint8_
 static int write_constants(const struct silo_plan_form *form, PyObject *nodes, uint8_t *block) {
     for (uint32_t i = 0; i < form->node_count; i++) {
         const struct silo_plan_node *node = &form->nodes[i];
-        struct found description;
+        struct launch_description description;
         if (node->graph != NULL)
             continue;
         if (find_node(PyTuple_GetItem(nodes, (Py_ssize_t)i), &description) != 0)
@@ -772,12 +777,13 @@ static int fill(struct silo_plan_served *served, PyObject *description) {
         return -1;
     if (PyTuple_Size(conditions) != served->count || count > SILO_PLAN_NODES)
         return refuse("one description an argument, and not too many launches");
-    served->wanted = calloc((size_t)served->count + 1, sizeof *served->wanted);
+    served->conditions = calloc((size_t)served->count + 1, sizeof *served->conditions);
     form->nodes = calloc((size_t)count + 1, sizeof *form->nodes);
     struct silo_plan_effects *effects = calloc((size_t)count + 1, sizeof *effects);
-    int result = served->wanted == NULL || form->nodes == NULL || effects == NULL ? no_memory() : 0;
+    int result =
+        served->conditions == NULL || form->nodes == NULL || effects == NULL ? no_memory() : 0;
     for (int32_t i = 0; i < served->count && result == 0; i++)
-        result = take_wanted(&served->wanted[i], PyTuple_GetItem(conditions, i));
+        result = take_condition(&served->conditions[i], PyTuple_GetItem(conditions, i));
     if (result == 0 &&
         (take_values(form, values, served->count) != 0 || take_checks(form, checks) != 0 ||
          take_memories(form, memories, served->count) != 0))
@@ -815,11 +821,11 @@ void silo_plan_form_free(struct silo_plan_served *served) {
         if (served->state[index] != NULL)
             served->backend->close(served->state[index]);
     silo_plan_scratch_close(&served->scratch);
-    for (int32_t i = 0; served->wanted != NULL && i < served->count; i++) {
-        Py_XDECREF(served->wanted[i].other);
-        free(served->wanted[i].extents);
+    for (int32_t i = 0; served->conditions != NULL && i < served->count; i++) {
+        Py_XDECREF(served->conditions[i].other);
+        free(served->conditions[i].extents);
     }
-    free(served->wanted);
+    free(served->conditions);
     silo_plan_form_clear(&served->form);
     Py_XDECREF(served->keeps);
     Py_XDECREF(served->result);

@@ -30,7 +30,7 @@ struct plan {
 };
 
 /* The arguments of one call, after they were read. */
-struct given {
+struct call_arguments {
     PyObject *object[SILO_PLAN_ARGUMENTS];
     uint8_t kind[SILO_PLAN_ARGUMENTS]; /* enum silo_plan_kind */
     uint64_t word[SILO_PLAN_ARGUMENTS], low[SILO_PLAN_ARGUMENTS], high[SILO_PLAN_ARGUMENTS];
@@ -46,7 +46,7 @@ struct given {
 
 /* ---- arguments ---- */
 
-static int place_keyword(const struct plan *self, struct given *call, PyObject *name,
+static int place_keyword(const struct plan *self, struct call_arguments *call, PyObject *name,
                          PyObject *value) {
     for (int32_t i = 0; i < self->count; i++) {
         PyObject *own = PyTuple_GetItem(self->names, i);
@@ -64,8 +64,8 @@ static int place_keyword(const struct plan *self, struct given *call, PyObject *
     return -1;
 }
 
-static int place_all(const struct plan *self, struct given *call, PyObject *const *arguments,
-                     Py_ssize_t positional, PyObject *names) {
+static int place_all(const struct plan *self, struct call_arguments *call,
+                     PyObject *const *arguments, Py_ssize_t positional, PyObject *names) {
     const Py_ssize_t named = names != NULL ? PyTuple_Size(names) : 0;
     if (SILO_UNLIKELY(positional > self->count)) {
         PyErr_Format(silo_argument_error,
@@ -102,7 +102,7 @@ static void reach(const struct silo_shape *shape, uint64_t address, uint64_t *lo
     *high = address + (uint64_t)((above + 1) * shape->itemsize);
 }
 
-static int read_array(const struct plan *self, struct given *call, int32_t index,
+static int read_array(const struct plan *self, struct call_arguments *call, int32_t index,
                       const struct silo_adapter *adapter) {
     struct silo_shape *shape = &call->shapes[index];
     if (silo_view_read(call->object[index], adapter, &call->view[index], &call->holds) != 0 ||
@@ -121,7 +121,7 @@ static int read_array(const struct plan *self, struct given *call, int32_t index
     return 0;
 }
 
-static int read_number(const struct plan *self, struct given *call, int32_t index,
+static int read_number(const struct plan *self, struct call_arguments *call, int32_t index,
                        PyObject *number) {
     if (PyFloat_Check(number)) {
         const double value = PyFloat_AsDouble(number);
@@ -139,7 +139,7 @@ static int read_number(const struct plan *self, struct given *call, int32_t inde
     return 0;
 }
 
-static int read_one(const struct plan *self, struct given *call, int32_t index) {
+static int read_one(const struct plan *self, struct call_arguments *call, int32_t index) {
     PyObject *object = call->object[index];
     PyTypeObject *type = Py_TYPE(object);
     call->sizes[index] = call->strides[index] = NULL;
@@ -168,7 +168,7 @@ static int read_one(const struct plan *self, struct given *call, int32_t index) 
 /* ---- which form ---- */
 
 /* Returns whether an argument meets a form's condition: 1 or 0. It leaves no exception. */
-static int suits(const struct silo_plan_wanted *condition, const struct given *call,
+static int suits(const struct silo_plan_condition *condition, const struct call_arguments *call,
                  int32_t index) {
     if (condition->kind != call->kind[index])
         return 0;
@@ -198,9 +198,9 @@ static int suits(const struct silo_plan_wanted *condition, const struct given *c
     return 1;
 }
 
-static bool all_suit(const struct silo_plan_served *served, const struct given *call) {
+static bool all_suit(const struct silo_plan_served *served, const struct call_arguments *call) {
     for (int32_t i = 0; i < served->count; i++)
-        if (suits(&served->wanted[i], call, i) != 1)
+        if (suits(&served->conditions[i], call, i) != 1)
             return false;
     return true;
 }
@@ -239,8 +239,8 @@ static int launch(const struct plan *self, struct silo_plan_served *served, int 
 
 /* Replays a form. Returns 1 if it served the call, 0 if the call needs another form, or -1 with an
  * exception set. Unless `whole` is set, it fills the block but launches nothing. */
-static int replay(struct plan *self, struct silo_plan_served *served, const struct given *call,
-                  bool whole) {
+static int replay(struct plan *self, struct silo_plan_served *served,
+                  const struct call_arguments *call, bool whole) {
     const struct silo_plan_arguments arguments = {
         .bindings = {.slot_count = served->count,
                      .values = (const int64_t *)call->word,
@@ -309,8 +309,8 @@ static PyObject *parts_of(const struct silo_plan_form *form) {
 }
 
 /* Replays a form between calls of a hook, which sees the replay as one launch. */
-static int replay_seen(struct plan *self, struct silo_plan_served *served,
-                       const struct given *call) {
+static int replay_with_hooks(struct plan *self, struct silo_plan_served *served,
+                             const struct call_arguments *call) {
     void *stream = NULL;
     /* Hooks are called only if the form serves the call. */
     const int serves = replay(self, served, call, false);
@@ -337,13 +337,14 @@ static int replay_seen(struct plan *self, struct silo_plan_served *served,
 }
 
 /* Returns the object for one pair (argument's number, object) of a form's result. */
-static PyObject *returned(PyObject *pair, const struct given *call) {
+static PyObject *returned(PyObject *pair, const struct call_arguments *call) {
     const long argument = PyLong_AsLong(PyTuple_GetItem(pair, 0));
     return Py_NewRef(argument >= 0 ? call->object[argument] : PyTuple_GetItem(pair, 1));
 }
 
 /* Returns the value of a replay, a new reference. */
-static PyObject *result_of(const struct silo_plan_served *served, const struct given *call) {
+static PyObject *result_of(const struct silo_plan_served *served,
+                           const struct call_arguments *call) {
     if (SILO_LIKELY(served->result == Py_None))
         Py_RETURN_NONE;
     if (!PyTuple_Check(PyTuple_GetItem(served->result, 0)))
@@ -355,7 +356,7 @@ static PyObject *result_of(const struct silo_plan_served *served, const struct g
     return tuple;
 }
 
-static int serve(struct plan *self, const struct given *call, PyObject **out) {
+static int serve(struct plan *self, const struct call_arguments *call, PyObject **out) {
     const uint32_t count = __atomic_load_n(&self->form_count, __ATOMIC_ACQUIRE);
     const uint32_t last = self->last;
     for (uint32_t i = 0; i < count; i++) {
@@ -364,7 +365,7 @@ static int serve(struct plan *self, const struct given *call, PyObject **out) {
         if (!all_suit(served, call))
             continue;
         const int result = SILO_UNLIKELY(silo_hooks_on & ~SILO_LOOKS_FLIGHT)
-                               ? replay_seen(self, served, call)
+                               ? replay_with_hooks(self, served, call)
                                : replay(self, served, call, true);
         if (result != 0) {
             self->last = number;
@@ -376,7 +377,7 @@ static int serve(struct plan *self, const struct given *call, PyObject **out) {
     return 0;
 }
 
-static SILO_NOINLINE PyObject *ask(struct plan *self, const struct given *call) {
+static SILO_NOINLINE PyObject *ask(struct plan *self, const struct call_arguments *call) {
     PyObject *tuple = PyTuple_New(self->count);
     for (int32_t i = 0; tuple != NULL && i < self->count; i++)
         PyTuple_SetItem(tuple, i, Py_NewRef(call->object[i]));
@@ -391,7 +392,7 @@ static SILO_NOINLINE PyObject *ask(struct plan *self, const struct given *call) 
 static PyObject *plan_call(PyObject *object, PyObject *const *arguments, size_t flagged,
                            PyObject *names) {
     struct plan *self = (struct plan *)object;
-    struct given call;
+    struct call_arguments call;
     struct silo_shape shapes[(size_t)self->count + 1];
     call.shapes = shapes;
     call.adapter = NULL;
@@ -502,7 +503,7 @@ static int plan_traverse(PyObject *object, visitproc visit, void *arg) {
         Py_VISIT(self->forms[i]->keeps);
         Py_VISIT(self->forms[i]->result);
         for (int32_t k = 0; k < self->forms[i]->count; k++)
-            Py_VISIT(self->forms[i]->wanted[k].other);
+            Py_VISIT(self->forms[i]->conditions[k].other);
     }
     return 0;
 }

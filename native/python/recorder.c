@@ -106,13 +106,13 @@ int silo_recorder_add(struct silo_launcher *self, const struct silo_inputs *inpu
 }
 
 struct silo_binding *silo_recorder_binding(struct silo_launcher *self) {
-    if (silo_recorder->known == NULL) {
+    if (silo_recorder->bindings == NULL) {
         PyErr_Format(PyExc_TypeError, "%U has no code for this call yet", self->plan.kernel);
         return NULL;
     }
     const Py_ssize_t next = PyList_Size(silo_recorder->launches);
-    PyObject *next_binding = next < PyList_Size(silo_recorder->known)
-                                 ? PyList_GetItem(silo_recorder->known, next)
+    PyObject *next_binding = next < PyList_Size(silo_recorder->bindings)
+                                 ? PyList_GetItem(silo_recorder->bindings, next)
                                  : NULL;
     if (next_binding == NULL || PyTuple_GetItem(next_binding, 0) != (PyObject *)self) {
         PyErr_Clear();
@@ -160,7 +160,7 @@ static PyObject *py_record(PyObject *module, PyObject *args) {
         return PyErr_NoMemory();
     recorder->dry = dry != 0;
     recorder->launches = Py_NewRef(launches);
-    recorder->known = bindings != Py_None ? Py_NewRef(bindings) : NULL;
+    recorder->bindings = bindings != Py_None ? Py_NewRef(bindings) : NULL;
     recorder->outer = silo_recorder;
     silo_recorder = recorder;
     silo_hooks_record(1);
@@ -175,7 +175,7 @@ static PyObject *py_record_end(PyObject *module, PyObject *unused) {
     silo_recorder = recorder->outer;
     silo_hooks_record(-1);
     Py_DECREF(recorder->launches);
-    Py_XDECREF(recorder->known);
+    Py_XDECREF(recorder->bindings);
     Py_XDECREF(recorder->grid);
     PyMem_Free(recorder);
     Py_RETURN_NONE;

@@ -12,7 +12,7 @@
 
 /* The thread's stack: its lowest address, and the address below which little of it remains. */
 static _Thread_local struct {
-    bool known;
+    bool is_known;
     uintptr_t low, end;
 } stack;
 
@@ -65,11 +65,11 @@ static void find(uintptr_t here, uintptr_t *low, uintptr_t *size) {
 
 int silo_stack_check(void) {
     const uintptr_t address = (uintptr_t)__builtin_frame_address(0);
-    if (SILO_UNLIKELY(!stack.known)) {
+    if (SILO_UNLIKELY(!stack.is_known)) {
         uintptr_t size;
         find(address, &stack.low, &size);
         stack.end = stack.low + (size / 4 < ROOM ? size / 4 : ROOM);
-        stack.known = true;
+        stack.is_known = true;
     }
     /* An address below the thread's own stack is on a coroutine's stack, whose limits are unknown.
      */

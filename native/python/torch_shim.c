@@ -118,14 +118,14 @@ static ptrdiff_t find(PyObject *const *tensors, const uint16_t *words, Py_ssize_
     return offset;
 }
 
-struct extents_place {
+struct extents_offsets {
     ptrdiff_t rank, sizes, strides;
     const void *plain;
 };
 
 /* Finds where one tensor stores its extents. Returns false if they are not stored as in a plain
  * tensor. */
-static bool place_of(PyObject *tensor, struct extents_place *offsets) {
+static bool offsets_of(PyObject *tensor, struct extents_offsets *offsets) {
     void *handle = silo_torch_handle(tensor);
     const char *implementation, *at;
     int64_t rank, *sizes, *strides;
@@ -149,7 +149,7 @@ static bool place_of(PyObject *tensor, struct extents_place *offsets) {
  * SILO_TORCH_AXES agree, and if `tensors` also has one of a higher rank: such a tensor stores its
  * rank at the same place but its extents elsewhere. */
 static void find_extents(PyObject *const *tensors, Py_ssize_t count) {
-    struct extents_place first, other;
+    struct extents_offsets first, other;
     uint32_t ranks = 0;
     silo_torch.rank_offset = 0;
     for (Py_ssize_t i = 0; i < count; i++) {
@@ -165,7 +165,7 @@ static void find_extents(PyObject *const *tensors, Py_ssize_t count) {
             ranks |= 1U << (SILO_TORCH_AXES + 1);
             continue;
         }
-        if (!place_of(tensors[i], ranks == 0 ? &first : &other) ||
+        if (!offsets_of(tensors[i], ranks == 0 ? &first : &other) ||
             (ranks != 0 && memcmp(&first, &other, sizeof first) != 0))
             return;
         ranks |= 1U << rank;

@@ -1,7 +1,7 @@
 #include "triton_bound.h"
 
+#include "canonical_names.h"
 #include "flat.h"
-#include "kept_names.h"
 #include "locks.h"
 #include "stand_in.h"
 
@@ -145,7 +145,7 @@ static SILO_HOT PyObject *run_few(const struct silo_triton_bound *bound, PyObjec
     }
     if (SILO_UNLIKELY(!strings))
         PyErr_SetString(PyExc_TypeError, "keywords must be strings");
-    else if (named == 0 || SILO_LIKELY((all = silo_kept_tuple(names, named)) != NULL))
+    else if (named == 0 || SILO_LIKELY((all = silo_cached_tuple(names, named)) != NULL))
         result = bound->run(bound->owner, values, positional, all);
     for (Py_ssize_t i = 0; i < named; i++)
         Py_DECREF(values[positional + i]);

@@ -1,12 +1,12 @@
 #include "triton_decision.h"
 
-#include "kept_names.h"
+#include "canonical_names.h"
 #include "locks.h"
 #include "names.h"
 #include "torch_shim.h"
 
 #define SCALAR_TYPES 64    /* number of torch's scalar types */
-#define KEPT_KEYS 64       /* a power of two */
+#define CACHED_KEYS 64     /* a power of two */
 #define MOST_SEARCHED 1024 /* caches with more members are not searched */
 
 static PyObject *dtype_texts[SCALAR_TYPES]; /* owned: str(dtype), by torch's number of the dtype */
@@ -15,13 +15,13 @@ static PyObject *s_dtype;
 /* The last key that was looked up in a cache. The next call usually has an equal key: then no tuple
  * is made, and the cache finds its own tuple by its address. The config itself is read from the
  * cache each time. */
-struct kept_key {
+struct cached_key {
     const void *cache; /* compared only, never read */
-    PyObject *made;    /* owned tuple of plain values, or NULL */
+    PyObject *key;     /* owned tuple of plain values, or NULL */
     PyObject *stored;  /* owned: the equal tuple in the cache; NULL if it was not searched for */
 };
-static struct kept_key kept_keys[KEPT_KEYS];
-static silo_lock kept_lock;
+static struct cached_key cached_keys[CACHED_KEYS];
+static silo_lock cached_lock;
 
 /* The parts of a key; owned. */
 struct parts {
@@ -153,31 +153,31 @@ static SILO_NOINLINE PyObject *stored_key(PyObject *cache, const struct parts *p
 
 /* Keeps a key for the next look-up, unless this would keep objects other than plain values alive.
  */
-static void keep(struct kept_key *at, const void *cache, const struct parts *parts, PyObject *key,
+static void keep(struct cached_key *at, const void *cache, const struct parts *parts, PyObject *key,
                  PyObject *stored) {
     for (Py_ssize_t i = 0; i < parts->count; i++) {
         if (!is_plain(parts->items[i]))
             return;
     }
-    SILO_LOCK(&kept_lock);
-    const struct kept_key old = *at;
-    *at = (struct kept_key){cache, Py_NewRef(key), Py_XNewRef(stored)};
-    SILO_UNLOCK(&kept_lock);
-    Py_XDECREF(old.made);
+    SILO_LOCK(&cached_lock);
+    const struct cached_key old = *at;
+    *at = (struct cached_key){cache, Py_NewRef(key), Py_XNewRef(stored)};
+    SILO_UNLOCK(&cached_lock);
+    Py_XDECREF(old.key);
     Py_XDECREF(old.stored);
 }
 
 /* Returns the cache's config for a key of these parts, borrowed; NULL, perhaps with an exception
  * set. */
 static PyObject *look_up(PyObject *cache, const struct parts *parts) {
-    struct kept_key *at = &kept_keys[(size_t)(uintptr_t)cache >> 4 & (KEPT_KEYS - 1)];
-    SILO_LOCK(&kept_lock);
-    struct kept_key last = *at;
+    struct cached_key *at = &cached_keys[(size_t)(uintptr_t)cache >> 4 & (CACHED_KEYS - 1)];
+    SILO_LOCK(&cached_lock);
+    struct cached_key last = *at;
     const bool again =
-        last.cache == cache && last.made != NULL && equals(last.made, parts->items, parts->count);
-    PyObject *key = !again ? NULL : Py_NewRef(last.stored != NULL ? last.stored : last.made);
+        last.cache == cache && last.key != NULL && equals(last.key, parts->items, parts->count);
+    PyObject *key = !again ? NULL : Py_NewRef(last.stored != NULL ? last.stored : last.key);
     const bool search = again && last.stored == NULL;
-    SILO_UNLOCK(&kept_lock);
+    SILO_UNLOCK(&cached_lock);
     if (search) {
         PyObject *stored = stored_key(cache, parts);
         keep(at, cache, parts, key, stored != NULL ? stored : key);

@@ -70,7 +70,7 @@ static SILO_NOINLINE bool may_go(const struct silo_triton_kernel *kernel) {
 static SILO_NOINLINE void forget(struct silo_triton_kernel *kernel) {
     kernel->device_count = PyDict_Size(kernel->devices);
     kernel->cached = PyDict_Size(kernel->caches);
-    silo_known_clear(&kernel->launcher->known);
+    silo_binding_table_clear(&kernel->launcher->bindings);
 }
 
 SILO_INLINE bool has_shrunk(const struct silo_triton_kernel *kernel) {
@@ -89,8 +89,8 @@ static bool is_warmup(const struct silo_triton_call *call) {
 
 /* Lets Triton make the call, and counts the launch by `reason`. */
 static SILO_NOINLINE PyObject *go(struct silo_triton_call *call, const char *reason) {
-    return is_warmup(call) ? silo_triton_own_way(call, NULL)
-                           : silo_triton_own_way_for(call, reason);
+    return is_warmup(call) ? silo_triton_fall_back(call, NULL)
+                           : silo_triton_fall_back_for(call, reason);
 }
 
 /* Lets Triton make a call for which the guard was not used. The reason is `odd`; if that is NULL,
@@ -98,7 +98,7 @@ static SILO_NOINLINE PyObject *go(struct silo_triton_call *call, const char *rea
 static SILO_NOINLINE PyObject *go_unasked(struct silo_triton_call *call, const char *odd) {
     const struct silo_triton_kernel *kernel = call->kernel;
     if (kernel != NULL && kernel->refused != NULL)
-        return silo_triton_own_way(call, is_warmup(call) ? NULL : kernel->refused);
+        return silo_triton_fall_back(call, is_warmup(call) ? NULL : kernel->refused);
     if (odd != NULL)
         return go(call, odd);
     const bool hooked = kernel != NULL && kernel->hooks && PyList_Size(kernel->hooks) > 0;
@@ -179,9 +179,9 @@ static SILO_HOT PyObject *invoke(struct silo_triton_call *call, const int64_t *d
 
 /* Makes a call of a Triton program. `odd` is the reason why the guard cannot be used, or NULL. */
 SILO_INLINE PyObject *serve(struct silo_triton_call *call, const int64_t *dims, const char *odd) {
-    struct silo_situation *now = silo_situation_now();
+    struct silo_triton_settings *now = silo_triton_settings_now();
     if (SILO_UNLIKELY(now == NULL))
-        return PyErr_Occurred() ? NULL : silo_triton_own_way(call, NULL);
+        return PyErr_Occurred() ? NULL : silo_triton_fall_back(call, NULL);
     PyObject *result = NULL;
     struct silo_triton_kernel *kernel = now->blocked ? NULL : kernel_of(call);
     if (SILO_UNLIKELY(now->blocked))
@@ -198,10 +198,10 @@ SILO_INLINE PyObject *serve(struct silo_triton_call *call, const int64_t *dims, 
         /* Held, because a program may empty the function's dictionary meanwhile. */
         Py_INCREF((PyObject *)kernel);
         call->kernel = kernel;
-        call->situation = now;
+        call->settings = now;
         if (SILO_UNLIKELY(has_shrunk(kernel)))
             forget(kernel);
-        if (SILO_LIKELY(silo_triton_place(call) == 0))
+        if (SILO_LIKELY(silo_triton_find_queue(call) == 0))
             result = invoke(call, dims);
         Py_CLEAR(call->dims);
         if (call->compiled && kernel->of != NULL) {
@@ -310,7 +310,7 @@ static PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *keywor
     if (self == NULL)
         return NULL;
     self->function = function;
-    self->told = Py_NewRef(on_reason);
+    self->on_reason = Py_NewRef(on_reason);
     self->of = (struct silo_triton_kernel *)Py_XNewRef(of);
     self->refused = refused == Py_None ? NULL : Py_NewRef(refused);
     if (launcher != Py_None)
@@ -330,14 +330,14 @@ static PyObject *kernel_learned(PyObject *object, PyObject *args) {
         return NULL;
     for (Py_ssize_t i = 0; i < count; i++) /* no value has been compared yet */
         PyList_SetItem(values, i, Py_NewRef(silo_absent));
-    PyObject *old[] = {self->seen,   self->hooks,   self->devices,
+    PyObject *old[] = {self->values, self->hooks,   self->devices,
                        self->caches, self->globals, self->changed};
     self->changed = Py_XNewRef(changed);
     self->hooks = Py_NewRef(hooks);
     self->devices = Py_NewRef(devices);
     self->caches = Py_NewRef(caches);
     self->globals = Py_NewRef(globals);
-    self->seen = values;
+    self->values = values;
     self->device_count = PyDict_Size(devices);
     self->cached = PyDict_Size(caches);
     for (size_t i = 0; i < sizeof old / sizeof *old; i++)
@@ -359,10 +359,10 @@ static int kernel_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(self->devices);
     Py_VISIT(self->caches);
     Py_VISIT(self->globals);
-    Py_VISIT(self->seen);
+    Py_VISIT(self->values);
     Py_VISIT(self->changed);
     Py_VISIT(self->reasons);
-    Py_VISIT(self->told);
+    Py_VISIT(self->on_reason);
     Py_VISIT(self->refused);
     Py_VISIT((PyObject *)self->of);
     return 0;
@@ -375,10 +375,10 @@ static int kernel_clear(PyObject *object) {
     Py_CLEAR(self->devices);
     Py_CLEAR(self->caches);
     Py_CLEAR(self->globals);
-    Py_CLEAR(self->seen);
+    Py_CLEAR(self->values);
     Py_CLEAR(self->changed);
     Py_CLEAR(self->reasons);
-    Py_CLEAR(self->told);
+    Py_CLEAR(self->on_reason);
     Py_CLEAR(self->refused);
     Py_CLEAR(self->of);
     return 0;

@@ -1,7 +1,7 @@
 #include "triton_tuned.h"
 
+#include "canonical_names.h"
 #include "flat.h"
-#include "kept_names.h"
 #include "names.h"
 #include "recorder.h"
 #include "stand_in.h"
@@ -26,18 +26,18 @@ static PyObject *s_arg_names, *s_keys, *s_configs, *s_cache, *s_fn, *s_kwargs, *
 
 /* The arguments for the tuned kernel: positional values, followed by named ones. */
 struct outgoing {
-    /* Borrowed; those made by heuristics are kept alive by `made`. */
+    /* Borrowed; those made by heuristics are kept alive by `results`. */
     PyObject *values[SILO_TUNED_VALUES];
     /* Borrowed: the names of the values after the positional ones. */
     PyObject *names[SILO_TUNED_VALUES];
     Py_ssize_t positional, named;
-    PyObject *made[SILO_TUNED_VALUES]; /* owned: values that heuristics returned */
-    Py_ssize_t made_count;
+    PyObject *results[SILO_TUNED_VALUES]; /* owned: values that heuristics returned */
+    Py_ssize_t result_count;
 };
 
-static void release_made(struct outgoing *out) {
-    for (Py_ssize_t i = 0; i < out->made_count; i++)
-        Py_DECREF(out->made[i]);
+static void release_results(struct outgoing *out) {
+    for (Py_ssize_t i = 0; i < out->result_count; i++)
+        Py_DECREF(out->results[i]);
 }
 
 static bool add_named(struct outgoing *out, PyObject *name, PyObject *value) {
@@ -93,8 +93,8 @@ static bool takes_no_stand_in(PyObject *const *values, Py_ssize_t count) {
     return true;
 }
 
-static PyObject *own_way(enum decorator which, PyObject *self, PyObject *const *arguments,
-                         Py_ssize_t positional, PyObject *const *names, Py_ssize_t named) {
+static PyObject *fall_back(enum decorator which, PyObject *self, PyObject *const *arguments,
+                           Py_ssize_t positional, PyObject *const *names, Py_ssize_t named) {
     if (SILO_UNLIKELY(silo_recorder_is_dry()) && !takes_no_stand_in(arguments, positional + named))
         return NULL;
     return call_by_python(own_runs[which], self, arguments, positional, names, named);
@@ -103,7 +103,7 @@ static PyObject *own_way(enum decorator which, PyObject *self, PyObject *const *
 /* Returns inner.run(*values, **named). */
 static PyObject *call_inner(PyObject *inner, struct outgoing *out) {
     if (silo_triton_is_served(inner)) {
-        PyObject *names = silo_kept_tuple(out->names, out->named);
+        PyObject *names = silo_cached_tuple(out->names, out->named);
         PyObject *result =
             names != NULL ? silo_triton_launch_function(inner, out->values, out->positional, names)
                           : NULL;
@@ -168,7 +168,7 @@ static bool start(struct outgoing *out, PyObject *const *arguments, Py_ssize_t p
                   PyObject *const *names, Py_ssize_t named) {
     out->positional = positional;
     out->named = named;
-    out->made_count = 0;
+    out->result_count = 0;
     if (positional + named > SILO_TUNED_VALUES)
         return false;
     memcpy(out->values, arguments, (size_t)(positional + named) * sizeof *arguments);
@@ -206,7 +206,7 @@ static PyObject *run_autotuner(PyObject *self, PyObject *const *arguments, Py_ss
     if (config == NULL || !start(&out, arguments, positional, names, named) ||
         !add_config(&out, config, named)) {
         PyErr_Clear();
-        result = own_way(AUTOTUNER, self, arguments, positional, names, named);
+        result = fall_back(AUTOTUNER, self, arguments, positional, names, named);
     } else {
         Py_INCREF(inner);
         if ((own_member(dict, s_best_config) == config ||
@@ -231,7 +231,7 @@ static int add_heuristic(struct outgoing *out, PyObject *call_values, PyObject *
         Py_XDECREF(value);
         return -1;
     }
-    out->made[out->made_count++] = value;
+    out->results[out->result_count++] = value;
     for (Py_ssize_t i = 0; i < out->named; i++) {
         if (out->names[i] == silo_canonical_name(name)) {
             out->values[out->positional + i] = value;
@@ -257,7 +257,7 @@ static PyObject *run_heuristics(PyObject *self, PyObject *const *arguments, Py_s
         start(&out, arguments, positional, names, named) && (call_values = PyDict_New()) != NULL;
     if (!is_known) {
         PyErr_Clear();
-        result = own_way(HEURISTICS, self, arguments, positional, names, named);
+        result = fall_back(HEURISTICS, self, arguments, positional, names, named);
         Py_DECREF(dict);
         return result;
     }
@@ -276,7 +276,7 @@ static PyObject *run_heuristics(PyObject *self, PyObject *const *arguments, Py_s
     }
     if (pairs != NULL && failed == 0)
         result = call_inner(inner, &out);
-    release_made(&out);
+    release_results(&out);
     Py_XDECREF(pairs);
     Py_DECREF(inner);
     Py_DECREF(call_values);

@@ -338,7 +338,7 @@ SILO_INLINE const char *read_digest(const struct silo_xla_attributes *attributes
     return NULL;
 }
 
-static void tell_metadata(const struct silo_xla_extension *extension, uint32_t traits) {
+static void report_metadata(const struct silo_xla_extension *extension, uint32_t traits) {
     struct silo_xla_metadata *metadata =
         ((const struct silo_xla_metadata_extension *)extension)->metadata;
     metadata->version.major = SILO_XLA_MAJOR;
@@ -406,7 +406,7 @@ SILO_INLINE struct silo_xla_error *handle(struct silo_xla_frame *frame, const ch
                                           bool on_gpu) {
     const struct silo_xla_extension *extension = frame->extension;
     if (extension != NULL && extension->type == SILO_XLA_EXTENSION) {
-        tell_metadata(extension, on_gpu ? SILO_XLA_CAPTURES : 0);
+        report_metadata(extension, on_gpu ? SILO_XLA_CAPTURES : 0);
         return NULL;
     }
     const struct silo_xla_call *hint = __atomic_load_n(hint_of(frame), __ATOMIC_ACQUIRE);

@@ -1,4 +1,4 @@
-#include "queue_place.h"
+#include "queue_device.h"
 
 #include "cpu_driver.h"
 #include "cpu_level.h"
@@ -10,13 +10,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static void add_fact(struct silo_located *located, const char *name, int64_t value) {
-    if (located->place.fact_count < SILO_MOST_FACTS)
-        located->facts[located->place.fact_count++] = (struct silo_device_fact){name, value};
+static void add_fact(struct silo_used_device *located, const char *name, int64_t value) {
+    if (located->info.fact_count < SILO_MOST_FACTS)
+        located->facts[located->info.fact_count++] = (struct silo_device_fact){name, value};
 }
 
 /* Sets the same facts as silo.drivers.cpu.cpu_device in Python, without reserved cores. */
-static int locate_cpu(struct silo_located *located, const char *kernel, silo_error *error) {
+static int locate_cpu(struct silo_used_device *located, const char *kernel, silo_error *error) {
     const char *level = silo_cpu_level();
     if (level == NULL)
         return silo_fail(error, SILO_ERROR_NO_DEVICE,
@@ -36,7 +36,7 @@ static int locate_cpu(struct silo_located *located, const char *kernel, silo_err
 }
 
 /* Sets the same facts as silo.launch.gpu in Python: all numbers that the driver reports. */
-static void add_facts(struct silo_located *located, const struct silo_gpu_facts *facts) {
+static void add_facts(struct silo_used_device *located, const struct silo_gpu_facts *facts) {
     struct silo_gpu_number numbers[SILO_GPU_NUMBERS];
     silo_gpu_numbers(located->gpu, facts, numbers);
     for (size_t i = 0; i < SILO_GPU_NUMBERS; i++)
@@ -53,7 +53,7 @@ static struct silo_gpu *gpu_of(int32_t device) {
     return NULL;
 }
 
-static int locate_gpu(const struct silo_bundle *bundle, struct silo_located *located,
+static int locate_gpu(const struct silo_bundle *bundle, struct silo_used_device *located,
                       const char *kernel, silo_error *error) {
     struct silo_gpu_facts facts;
     silo_error why = {.details = NULL};
@@ -76,7 +76,7 @@ static int locate_gpu(const struct silo_bundle *bundle, struct silo_located *loc
     return 0;
 }
 
-static int locate(const struct silo_bundle *bundle, struct silo_located *located,
+static int locate(const struct silo_bundle *bundle, struct silo_used_device *located,
                   const char *kernel, silo_error *error) {
     if (located->device == SILO_CPU) {
         if (located->index != 0)
@@ -93,13 +93,13 @@ static int locate(const struct silo_bundle *bundle, struct silo_located *located
     return locate_gpu(bundle, located, kernel, error);
 }
 
-const struct silo_located *silo_queue_locate(struct silo_bundle *bundle, const char *kernel,
-                                             const silo_queue *queue, silo_error *error) {
-    for (const struct silo_located *located = bundle->places; located != NULL;
+const struct silo_used_device *silo_queue_device(struct silo_bundle *bundle, const char *kernel,
+                                                 const silo_queue *queue, silo_error *error) {
+    for (const struct silo_used_device *located = bundle->devices; located != NULL;
          located = located->next)
         if (located->device == queue->device && located->index == queue->index)
             return located;
-    struct silo_located *created = calloc(1, sizeof *created); /* owned by the list below */
+    struct silo_used_device *created = calloc(1, sizeof *created); /* owned by the list below */
     if (created == NULL) {
         silo_fail_memory(error);
         return NULL;
@@ -110,18 +110,18 @@ const struct silo_located *silo_queue_locate(struct silo_bundle *bundle, const c
         free(created);
         return NULL;
     }
-    created->place.target = created->target;
-    created->place.model = created->model;
-    created->place.facts = created->facts;
-    created->next = bundle->places;
-    __atomic_store_n(&bundle->places, created, __ATOMIC_RELEASE);
+    created->info.target = created->target;
+    created->info.model = created->model;
+    created->info.facts = created->facts;
+    created->next = bundle->devices;
+    __atomic_store_n(&bundle->devices, created, __ATOMIC_RELEASE);
     return created;
 }
 
 void silo_queue_free(struct silo_bundle *bundle) {
-    while (bundle->places != NULL) {
-        struct silo_located *next = bundle->places->next;
-        free(bundle->places);
-        bundle->places = next;
+    while (bundle->devices != NULL) {
+        struct silo_used_device *next = bundle->devices->next;
+        free(bundle->devices);
+        bundle->devices = next;
     }
 }

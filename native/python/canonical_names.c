@@ -1,11 +1,11 @@
-#include "kept_names.h"
+#include "canonical_names.h"
 
-#define KEPT_TUPLES 256 /* a power of two */
+#define CACHED_TUPLES 256 /* a power of two */
 
 struct silo_canonical silo_canonical[SILO_CANONICAL_NAMES];
 
 /* A hash table of tuples, by the addresses of their names. */
-static PyObject *tuples[KEPT_TUPLES]; /* owned tuples; NULL if empty */
+static PyObject *tuples[CACHED_TUPLES]; /* owned tuples; NULL if empty */
 
 SILO_NOINLINE PyObject *silo_canonical_slow(PyObject *name) {
     if (!PyUnicode_CheckExact(name))
@@ -20,11 +20,11 @@ SILO_NOINLINE PyObject *silo_canonical_slow(PyObject *name) {
     return interned;
 }
 
-PyObject *silo_kept_tuple(PyObject *const *names, Py_ssize_t count) {
+PyObject *silo_cached_tuple(PyObject *const *names, Py_ssize_t count) {
     uint64_t hash = (uint64_t)count;
     for (Py_ssize_t i = 0; i < count; i++)
         hash = (hash ^ (uint64_t)(uintptr_t)names[i] >> 4) * UINT64_C(0x9E3779B97F4A7C15);
-    PyObject **slot = &tuples[hash >> 56 & (KEPT_TUPLES - 1)], *old = *slot;
+    PyObject **slot = &tuples[hash >> 56 & (CACHED_TUPLES - 1)], *old = *slot;
     if (old != NULL && PyTuple_Size(old) == count) {
         Py_ssize_t i = 0;
         while (i < count && PyTuple_GetItem(old, i) == names[i])

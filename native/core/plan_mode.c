@@ -1,4 +1,4 @@
-#include "plan_way.h"
+#include "plan_mode.h"
 
 #include <stdio.h>
 
@@ -7,7 +7,7 @@ enum { UPDATABLE_DRIVER = 12040 };
 
 /* Returns true, with the reason in `why`, if nodes cannot be updated on the device. */
 static bool refuse_device(const struct silo_plan_facts *facts, char *why, size_t size) {
-    if (facts->wanted > SILO_PLAN_DEVICE)
+    if (facts->best > SILO_PLAN_DEVICE)
         snprintf(why, size, "another way was asked for");
     else if (facts->version < UPDATABLE_DRIVER)
         snprintf(why, size, "the driver is for CUDA %d.%d, and kernels update nodes from 12.4 on",
@@ -29,7 +29,7 @@ static bool refuse_device(const struct silo_plan_facts *facts, char *why, size_t
 
 /* Returns true, with the reason in `why`, if no graph can be made. */
 static bool refuse_graph(const struct silo_plan_facts *facts, char *why, size_t size) {
-    if (facts->wanted > SILO_PLAN_HOST)
+    if (facts->best > SILO_PLAN_HOST)
         snprintf(why, size, "another way was asked for");
     else if (!facts->graphs)
         snprintf(why, size, "Silo makes no graphs with this %s driver", facts->driver);
@@ -40,8 +40,8 @@ static bool refuse_graph(const struct silo_plan_facts *facts, char *why, size_t 
     return true;
 }
 
-enum silo_plan_way silo_plan_way_choose(const struct silo_plan_facts *facts, char *reason,
-                                        size_t size) {
+enum silo_plan_mode silo_plan_mode_choose(const struct silo_plan_facts *facts, char *reason,
+                                          size_t size) {
     char why[384], dropped[160] = "";
     if (refuse_graph(facts, why, sizeof why)) {
         snprintf(reason, size, "launched one by one: %s", why);
@@ -60,6 +60,6 @@ enum silo_plan_way silo_plan_way_choose(const struct silo_plan_facts *facts, cha
     return SILO_PLAN_DEVICE;
 }
 
-const char *silo_plan_way_name(enum silo_plan_way mode) {
+const char *silo_plan_mode_name(enum silo_plan_mode mode) {
     return mode == SILO_PLAN_DEVICE ? "device" : mode == SILO_PLAN_HOST ? "host" : "singly";
 }

@@ -1,4 +1,4 @@
-#include "tagged_seen.h"
+#include "tagged_facts.h"
 
 struct silo_value silo_tagged_value(const silo_argument *argument) {
     struct silo_value value = {.type = SILO_IS_NONE};
@@ -50,7 +50,8 @@ static struct silo_value number_of(uint64_t code, uint64_t slot) {
     return value;
 }
 
-static void see_array(const silo_argument *argument, struct silo_seen *facts, int64_t *strides) {
+static void array_facts(const silo_argument *argument, struct silo_argument_facts *facts,
+                        int64_t *strides) {
     if (argument->kind == SILO_ARGUMENT_POINTER)
         return;
     facts->rank = argument->rank;
@@ -58,22 +59,23 @@ static void see_array(const silo_argument *argument, struct silo_seen *facts, in
     facts->strides = silo_tagged_strides(argument, strides);
 }
 
-void silo_tagged_see(const struct silo_tagged *tagged, struct silo_seen *facts, int64_t *strides) {
+void silo_tagged_facts(const struct silo_tagged *tagged, struct silo_argument_facts *facts,
+                       int64_t *strides) {
     const struct silo_intake *intake = tagged->intake;
     for (int32_t i = 0; i < intake->count; i++) {
         const silo_argument *argument = silo_tagged_argument(tagged, i);
         const uint64_t code = tagged->key[i];
-        struct silo_seen *fact = &facts[i];
+        struct silo_argument_facts *fact = &facts[i];
         memset(fact, 0, sizeof *fact);
         fact->kind = (uint8_t)silo_code_kind(code);
         fact->flags = (uint8_t)silo_code_flags(code);
         fact->element = (uint16_t)(silo_code_type(code) << 8 | silo_code_bits(code));
         switch (fact->kind) {
         case SILO_VALUE_POINTER:
-            see_array(argument, fact, strides + (size_t)i * SILO_MAX_AXES);
+            array_facts(argument, fact, strides + (size_t)i * SILO_MAX_AXES);
             break;
         case SILO_VALUE_DESCRIPTOR:
-            see_array(argument, fact, strides + (size_t)i * SILO_MAX_AXES);
+            array_facts(argument, fact, strides + (size_t)i * SILO_MAX_AXES);
             fact->block = argument->block;
             break;
         case SILO_VALUE_INT:

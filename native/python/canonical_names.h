@@ -1,7 +1,7 @@
 /* Names of arguments as objects that stay the same from call to call, so that they compare by
  * address. */
-#ifndef SILO_KEPT_NAMES_H
-#define SILO_KEPT_NAMES_H
+#ifndef SILO_CANONICAL_NAMES_H
+#define SILO_CANONICAL_NAMES_H
 
 #include "python.h"
 
@@ -26,6 +26,6 @@ SILO_INLINE PyObject *silo_canonical_name(PyObject *name) {
 
 /* Returns the names as a tuple (a new reference). The tuple is cached, so that a call site gets the
  * same object each time. */
-PyObject *silo_kept_tuple(PyObject *const *names, Py_ssize_t count);
+PyObject *silo_cached_tuple(PyObject *const *names, Py_ssize_t count);
 
 #endif

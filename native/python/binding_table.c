@@ -1,4 +1,4 @@
-#include "known_bindings.h"
+#include "binding_table.h"
 
 #include <stdlib.h>
 
@@ -7,8 +7,8 @@ static void release(void *binding, void *keep) {
     Py_DECREF((PyObject *)keep);
 }
 
-int silo_known_insert(struct silo_known *table, const uint64_t *key, uint32_t words, uint64_t hash,
-                      PyObject *binding, PyObject *keep) {
+int silo_binding_table_insert(struct silo_binding_table *table, const uint64_t *key, uint32_t words,
+                              uint64_t hash, PyObject *binding, PyObject *keep) {
     struct silo_guard_entry *entry = silo_guard_entry_new(key, words, binding, keep);
     struct silo_guard_entry *replaced = NULL;
     struct silo_guard_table *full = NULL;
@@ -37,7 +37,7 @@ int silo_known_insert(struct silo_known *table, const uint64_t *key, uint32_t wo
     return result;
 }
 
-void silo_known_clear(struct silo_known *bindings) {
+void silo_binding_table_clear(struct silo_binding_table *bindings) {
     SILO_LOCK(&bindings->lock);
     struct silo_guard_table *table = silo_guard_take(&bindings->guard);
     SILO_UNLOCK(&bindings->lock);
@@ -46,7 +46,7 @@ void silo_known_clear(struct silo_known *bindings) {
 
 /* Puts a reference to each binding into a list of length `used`. Returns false if the number of
  * bindings is not `used`. */
-static bool fill_list(struct silo_known *bindings, PyObject *list, uint32_t used) {
+static bool fill_list(struct silo_binding_table *bindings, PyObject *list, uint32_t used) {
     SILO_LOCK(&bindings->lock);
     const struct silo_guard_table *table = bindings->guard.table;
     const bool right = silo_guard_used(&bindings->guard) == used;
@@ -60,7 +60,7 @@ static bool fill_list(struct silo_known *bindings, PyObject *list, uint32_t used
     return right;
 }
 
-PyObject *silo_known_list(struct silo_known *table) {
+PyObject *silo_binding_table_list(struct silo_binding_table *table) {
     for (;;) {
         SILO_LOCK(&table->lock);
         const uint32_t used = silo_guard_used(&table->guard);
@@ -72,7 +72,8 @@ PyObject *silo_known_list(struct silo_known *table) {
     }
 }
 
-int silo_known_traverse(const struct silo_known *fixed, visitproc visit, void *arg) {
+int silo_binding_table_traverse(const struct silo_binding_table *fixed, visitproc visit,
+                                void *arg) {
     const struct silo_guard_table *table = fixed->guard.table;
     for (uint32_t i = 0; table != NULL && i <= table->mask; i++) {
         const struct silo_guard_entry *entry = table->slots[i].entry;

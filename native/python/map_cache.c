@@ -1,4 +1,4 @@
-#include "kept_map.h"
+#include "map_cache.h"
 
 #include "errors.h"
 #include "gpu_device.h"
@@ -131,7 +131,7 @@ void *silo_descriptor_map(const struct silo_plan *plan, int32_t index,
     key.form = *form;
     PyObject *object = silo_owner_of(plan, frame, frame->slots[index])->object;
     struct silo_members members = silo_members_of(object);
-    PyObject *first = silo_descriptor_kept(&members);
+    PyObject *first = silo_descriptor_stored_map(&members);
     Py_XDECREF(members.dict);
     if (first == NULL)
         silo_forget_error(); /* the object has no map yet, or takes no attributes */

@@ -1,8 +1,8 @@
 /* Converts the arguments of a call that was read to the form that the choice of a variant needs. */
-#ifndef SILO_TAGGED_SEEN_H
-#define SILO_TAGGED_SEEN_H
+#ifndef SILO_TAGGED_FACTS_H
+#define SILO_TAGGED_FACTS_H
 
-#include "seen.h"
+#include "argument_facts.h"
 #include "tagged.h"
 
 /* Converts an argument to a value. */
@@ -11,6 +11,7 @@ struct silo_value silo_tagged_value(const silo_argument *argument);
 /* Fills `facts`, an entry for each parameter, with the guard's facts about the argument and its
  * value. Strides that the call does not give are written to `strides`, which has SILO_MAX_AXES
  * items for each parameter. */
-void silo_tagged_see(const struct silo_tagged *tagged, struct silo_seen *facts, int64_t *strides);
+void silo_tagged_facts(const struct silo_tagged *tagged, struct silo_argument_facts *facts,
+                       int64_t *strides);
 
 #endif
