@@ -21,10 +21,10 @@ const struct silo_value *silo_constant_of(const struct silo_specialization *spec
 
 /* Returns SILO_OK if the variant can serve the call, else the code of the first assumption that
  * does not hold: SILO_ERROR_KIND, NULL, DTYPE, MISALIGNED, SHAPE, MISSING, or NO_VARIANT for any
- * other. `why` may be NULL; otherwise a sentence with Python's names of types is written to it, for
- * SILO_OK as well as for a failure. */
+ * other. `reason` may be NULL; otherwise a sentence with Python's names of types is written to it,
+ * for SILO_OK as well as for a failure. */
 int silo_accepts(const struct silo_signature *kernel, const struct silo_call_arguments *call,
-                 const struct silo_variant *variant, struct silo_wording *why);
+                 const struct silo_variant *variant, struct silo_wording *reason);
 
 /* Returns false if no variant with this signature and specialization can serve the call. If it
  * returns true, the constants of each variant must still be compared, by silo_accepts. */
@@ -37,6 +37,6 @@ bool silo_may_accept(const struct silo_signature *kernel, const struct silo_call
 int silo_parameter_accepts(const struct silo_signature *kernel,
                            const struct silo_call_arguments *call,
                            const struct silo_variant *variant, uint32_t number,
-                           struct silo_wording *why);
+                           struct silo_wording *reason);
 
 #endif

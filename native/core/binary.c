@@ -121,11 +121,11 @@ static const char *load_advice(int code) {
 /* Returns the major version of the CUDA tools that assembled a cubin, or 0 if the cubin does not
  * state it. */
 static int assembler_major(const char *image, size_t size) {
-    static const char words[] = "Cuda compilation tools, release ";
-    const size_t length = sizeof words - 1;
-    for (size_t at = 0; at + length < size; at++)
-        if (image[at] == words[0] && memcmp(image + at, words, length) == 0)
-            return atoi(image + at + length);
+    static const char phrase[] = "Cuda compilation tools, release ";
+    const size_t length = sizeof phrase - 1;
+    for (size_t offset = 0; offset + length < size; offset++)
+        if (image[offset] == phrase[0] && memcmp(image + offset, phrase, length) == 0)
+            return atoi(image + offset + length);
     return 0;
 }
 

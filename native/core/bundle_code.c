@@ -5,32 +5,33 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Copies the error `why`, made by a function that does not know the kernel, to `error`, with the
- * kernel's name before the text. */
-static int pass_on(silo_error *error, silo_error *why, const char *kernel) {
-    if (strncmp(why->text, kernel, strlen(kernel)) == 0)
-        silo_fail_driver(error, why->code, why->driver_code, "%s", why->text);
+/* Copies the error `failure`, made by a function that does not know the kernel, to `error`, with
+ * the kernel's name before the text. */
+static int pass_on(silo_error *error, silo_error *failure, const char *kernel) {
+    if (strncmp(failure->text, kernel, strlen(kernel)) == 0)
+        silo_fail_driver(error, failure->code, failure->driver_code, "%s", failure->text);
     else
-        silo_fail_driver(error, why->code, why->driver_code, "%s: %s", kernel, why->text);
+        silo_fail_driver(error, failure->code, failure->driver_code, "%s: %s", kernel,
+                         failure->text);
     if (error != NULL) {
-        error->offset = why->offset;
-        memcpy(error->field, why->field, sizeof error->field);
-        error->details = why->details;
-        why->details = NULL;
+        error->offset = failure->offset;
+        memcpy(error->field, failure->field, sizeof error->field);
+        error->details = failure->details;
+        failure->details = NULL;
     }
-    silo_error_clear(why);
+    silo_error_clear(failure);
     return -1;
 }
 
 /* ---- trust in native code ---- */
 
 static int refuse(const struct silo_bundle *bundle, const struct silo_variant *variant,
-                  const char *digest, const char *why, silo_error *error) {
+                  const char *digest, const char *reason, silo_error *error) {
     return silo_fail(error, SILO_ERROR_UNTRUSTED,
                      "%s: its CPU code in %s is native code, and %s. Give silo_options.vouch a "
                      "function that knows the digest %s (the ledger of `silo trust` keeps such), "
                      "or link the bundle into the program and open it with SILO_LINKED",
-                     variant->kernel.data, bundle->name, why, digest);
+                     variant->kernel.data, bundle->name, reason, digest);
 }
 
 /* Checks that the variant's native code is trusted. Called for every variant, even if its object is
@@ -250,12 +251,12 @@ static struct silo_loaded_code *load(struct silo_bundle *bundle, uint32_t kernel
     const silo_compiled *compiled = where->gpu == NULL ? compiled_in(bundle, blob, entry) : NULL;
     if (existing != NULL && (compiled != NULL || where->gpu != NULL))
         return existing;
-    silo_error why = {.code = SILO_OK};
-    struct silo_binary *binary = compiled != NULL ? binary_of_function(compiled, &why)
+    silo_error failure = {.code = SILO_OK};
+    struct silo_binary *binary = compiled != NULL ? binary_of_function(compiled, &failure)
                                                   : load_blob(bundle, kernel, number, variant,
-                                                              where, existing != NULL, &why);
-    if (why.code != SILO_OK) {
-        *error = why;
+                                                              where, existing != NULL, &failure);
+    if (failure.code != SILO_OK) {
+        *error = failure;
         return NULL;
     }
     if (existing != NULL)
@@ -276,14 +277,14 @@ const struct silo_loaded_code *silo_code_load(struct silo_bundle *bundle, uint32
                                               uint32_t number, const struct silo_variant *variant,
                                               const struct silo_used_device *where,
                                               struct silo_function *function, silo_error *error) {
-    silo_error why = {.code = SILO_OK};
-    const struct silo_loaded_code *code = load(bundle, kernel, number, variant, where, &why);
-    if (code == NULL || describe(variant, function, &why) != 0 ||
+    silo_error failure = {.code = SILO_OK};
+    const struct silo_loaded_code *code = load(bundle, kernel, number, variant, where, &failure);
+    if (code == NULL || describe(variant, function, &failure) != 0 ||
         silo_binary_function(code->binary, variant->kernel.data, variant->launch->entry.data,
-                             function, &why) != 0 ||
+                             function, &failure) != 0 ||
         (where->gpu != NULL &&
-         check_places(bundle, variant, code->binary, function, where, &why) != 0)) {
-        pass_on(error, &why, variant->kernel.data);
+         check_places(bundle, variant, code->binary, function, where, &failure) != 0)) {
+        pass_on(error, &failure, variant->kernel.data);
         return NULL;
     }
     return code;

@@ -31,16 +31,16 @@ int silo_codec_stated(const uint8_t *stored, size_t stored_bytes, uint64_t *raw_
         return tell(problem, "not a zstd frame");
     const uint8_t descriptor = stored[4];
     const bool one_segment = (descriptor & 0x20) != 0;
-    const size_t at = (one_segment ? 5u : 6u) + dictionary_bytes[descriptor & 3];
+    const size_t offset = (one_segment ? 5u : 6u) + dictionary_bytes[descriptor & 3];
     size_t bytes = size_bytes[descriptor >> 6];
     if (bytes == 0 && one_segment)
         bytes = 1;
     if (bytes == 0)
         return tell(problem, "the zstd frame does not state its content size");
-    if (stored_bytes < at + bytes)
+    if (stored_bytes < offset + bytes)
         return tell(problem, "not a zstd frame: its header is cut");
     uint64_t size = 0;
-    memcpy(&size, stored + at, bytes);
+    memcpy(&size, stored + offset, bytes);
     *raw_bytes = size + (bytes == 2 ? 256 : 0);
     return 0;
 }

@@ -115,22 +115,23 @@ static void *encode_map(void *context, int32_t slot, const struct silo_map_form 
     const struct silo_tagged *tagged = &room->call->tagged;
     const struct silo_descriptor *descriptor;
     struct silo_descriptor array;
-    silo_error why = {.code = SILO_OK};
+    silo_error failure = {.code = SILO_OK};
     void *map = room->maps[room->used++]; /* a kernel has at most SILO_MAX_DESCRIPTORS maps */
     int result = 0;
     if (form->of_array) {
         descriptor = &array;
-        result = describe_array(tagged, slot, form, &array, &why);
+        result = describe_array(tagged, slot, form, &array, &failure);
     } else {
         descriptor = &tagged->descriptors[tagged->slots[slot]];
     }
     if (result == 0)
-        result = silo_tensor_map_encode(room->served->function.device, form, descriptor, map, &why);
+        result =
+            silo_tensor_map_encode(room->served->function.device, form, descriptor, map, &failure);
     if (result == 0)
         return map;
-    silo_fail_driver(room->error, why.code, why.driver_code, "%s: %s '%s' %s",
+    silo_fail_driver(room->error, failure.code, failure.driver_code, "%s: %s '%s' %s",
                      tagged->intake->kernel, form->of_array ? "argument" : "the tensor descriptor",
-                     silo_intake_name(tagged->intake, slot), why.text);
+                     silo_intake_name(tagged->intake, slot), failure.text);
     return NULL;
 }
 

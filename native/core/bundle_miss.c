@@ -273,11 +273,11 @@ static const char *unknown_option(const struct silo_kernel_call *call) {
         const struct silo_string name = {option, (uint32_t)strlen(option)};
         bool is_known = silo_known_option(option);
         for (uint32_t number = 0; !is_known && number < kernel->info->variant_count; number++) {
-            silo_error why;
+            silo_error failure;
             const struct silo_variant *variant =
-                silo_reader_variant(kernel->bundle->reader, kernel->index, number, &why);
+                silo_reader_variant(kernel->bundle->reader, kernel->index, number, &failure);
             if (variant == NULL) {
-                silo_error_clear(&why);
+                silo_error_clear(&failure);
                 return NULL;
             }
             is_known = silo_config_value(variant->config, name) != NULL;

@@ -435,10 +435,10 @@ static bool is_value(const struct silo_value *value, const silo_argument *argume
     }
 }
 
-/* Reads argument `number` of a call into `step`. Returns false, with the reason in `why`, if the
+/* Reads argument `number` of a call into `step`. Returns false, with the cause in `reason`, if the
  * form (launches recorded for one combination of argument types) cannot take the argument. */
 static bool takes(struct silo_bundle_step *step, const struct form *form, uint32_t number,
-                  const silo_argument *argument, struct silo_wording *why) {
+                  const silo_argument *argument, struct silo_wording *reason) {
     const struct silo_recorded_argument *recorded = &form->recorded->arguments[number];
     const char *name = step->plan->parameters.parameters[number].name.data;
     step->ranks[number] = 0;
@@ -447,37 +447,37 @@ static bool takes(struct silo_bundle_step *step, const struct form *form, uint32
         step->values[number] = argument->value.integer;
         if (argument->kind == SILO_ARGUMENT_INT)
             return true;
-        silo_wording_add(why, "%s is not an integer", name);
+        silo_wording_add(reason, "%s is not an integer", name);
         return false;
     case SILO_RECORDED_FLOAT:
         if (argument->kind == SILO_ARGUMENT_FLOAT)
             return true;
-        silo_wording_add(why, "%s is not a float", name);
+        silo_wording_add(reason, "%s is not a float", name);
         return false;
     case SILO_RECORDED_VALUE:
         if (is_value(&recorded->value, argument))
             return true;
-        silo_wording_add(why, "%s is not ", name);
-        silo_value_repr(why, &recorded->value);
+        silo_wording_add(reason, "%s is not ", name);
+        silo_value_repr(reason, &recorded->value);
         return false;
     case SILO_RECORDED_ARRAY:
         break;
     }
     const bool shaped = argument->kind == SILO_ARGUMENT_ARRAY;
     if (!shaped && argument->kind != SILO_ARGUMENT_POINTER) {
-        silo_wording_add(why, "%s is not an array", name);
+        silo_wording_add(reason, "%s is not an array", name);
         return false;
     }
     if (argument->element != recorded->element) {
-        silo_wording_add(why, "%s has elements of another type", name);
+        silo_wording_add(reason, "%s has elements of another type", name);
         return false;
     }
     if (!shaped && (form->shaped >> number & 1) != 0) {
-        silo_wording_add(why, "%s is an address, and its shape is needed", name);
+        silo_wording_add(reason, "%s is an address, and its shape is needed", name);
         return false;
     }
     if (shaped && (argument->rank != recorded->rank || argument->shape == NULL)) {
-        silo_wording_add(why, "%s has %d axes, not %d", name, argument->rank, recorded->rank);
+        silo_wording_add(reason, "%s has %d axes, not %d", name, argument->rank, recorded->rank);
         return false;
     }
     if (shaped)
@@ -486,16 +486,16 @@ static bool takes(struct silo_bundle_step *step, const struct form *form, uint32
 }
 
 static bool serves(struct silo_bundle_step *step, const struct form *form,
-                   const silo_argument *arguments, struct silo_wording *why) {
+                   const silo_argument *arguments, struct silo_wording *reason) {
     for (uint32_t i = 0; i < step->plan->parameters.count; i++)
-        if (!takes(step, form, i, &arguments[i], why))
+        if (!takes(step, form, i, &arguments[i], reason))
             return false;
     for (uint32_t i = 0; i < form->recorded->hold_count; i++) {
         int64_t value = 0;
         if (evaluate(step, &form->holds[i], &value) == SILO_EXPRESSION_OK && value != 0)
             continue;
-        silo_node_text(why, form->recorded->holds[i]);
-        silo_wording_add(why, " does not hold");
+        silo_node_text(reason, form->recorded->holds[i]);
+        silo_wording_add(reason, " does not hold");
         return false;
     }
     return true;

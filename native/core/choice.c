@@ -62,11 +62,11 @@ static bool are_for(const struct silo_rules *rules, const struct silo_group *gro
     return true;
 }
 
-static int no_key_value(const struct silo_call_context *at, const struct silo_value *const *values,
-                        silo_error *error) {
+static int no_key_value(const struct silo_call_context *context,
+                        const struct silo_value *const *values, silo_error *error) {
     struct silo_wording missing = {0};
-    for (uint32_t i = 0; i < at->kernel->key_count; i++) {
-        const struct silo_value name = {.type = SILO_IS_TEXT, .text = at->kernel->key[i]};
+    for (uint32_t i = 0; i < context->kernel->key_count; i++) {
+        const struct silo_value name = {.type = SILO_IS_TEXT, .text = context->kernel->key[i]};
         if (values[i] != NULL)
             continue;
         silo_wording_add(&missing, missing.length ? ", " : "");
@@ -75,7 +75,8 @@ static int no_key_value(const struct silo_call_context *at, const struct silo_va
     silo_fail(error, SILO_ERROR_DAMAGED,
               "%s: %s is chosen by %s, and no number of that name is passed; the file says of its "
               "kernel what is not so",
-              silo_reader_name(at->reader), at->kernel->name.data, silo_wording_read(&missing));
+              silo_reader_name(context->reader), context->kernel->name.data,
+              silo_wording_read(&missing));
     silo_wording_clear(&missing);
     return -1;
 }
@@ -83,9 +84,9 @@ static int no_key_value(const struct silo_call_context *at, const struct silo_va
 /* Looks up the config, and the compiler, that the dispatch rules choose for this call among the
  * variants of a group. `choice->config` is NULL if no rules are stored for the group's target,
  * signature and extents. Returns 0, or -1 with `error` filled. */
-static int ruled(const struct silo_call_context *at, const struct silo_group *group,
+static int ruled(const struct silo_call_context *context, const struct silo_group *group,
                  struct silo_ruled *choice, silo_error *error) {
-    const struct silo_kernel_info *kernel = at->kernel;
+    const struct silo_kernel_info *kernel = context->kernel;
     const struct silo_rules *rules = kernel->rules;
     const struct silo_rules *const end = rules + kernel->rules_count;
     *choice = (struct silo_ruled){0};
@@ -101,12 +102,12 @@ static int ruled(const struct silo_call_context *at, const struct silo_group *gr
     }
     bool missing = false;
     for (uint32_t i = 0; i < kernel->key_count; i++) {
-        values[i] = silo_scalar_named(at, kernel->key[i]);
+        values[i] = silo_scalar_named(context, kernel->key[i]);
         missing |= values[i] == NULL;
     }
     int result = 0;
     if (missing)
-        result = no_key_value(at, values, error);
+        result = no_key_value(context, values, error);
     else if (silo_rules_lookup(rules, kernel->key, values, kernel->key_count, choice) != 0)
         result = silo_fail_memory(error);
     if (values != few)
@@ -129,28 +130,28 @@ static void specificity(const struct silo_group *group, struct candidate *candid
 }
 
 /* Returns the value of `preferred` in struct candidate for a variant. */
-static int preference(const struct silo_call_context *at, const struct silo_ruled *rule,
+static int preference(const struct silo_call_context *context, const struct silo_ruled *rule,
                       uint32_t number) {
     if (rule->config == NULL ||
-        !silo_reader_has_config(at->reader, at->number, number, rule->config))
+        !silo_reader_has_config(context->reader, context->number, number, rule->config))
         return 0;
-    return rule->has_compiler &&
-                   silo_reader_has_compiler(at->reader, at->number, number, rule->compiler)
+    return rule->has_compiler && silo_reader_has_compiler(context->reader, context->number, number,
+                                                          rule->compiler)
                ? 2
                : 1;
 }
 
-static int rank_group(const struct silo_call_context *at, const struct silo_group *group,
+static int rank_group(const struct silo_call_context *context, const struct silo_group *group,
                       struct ranking *ranking, silo_error *error) {
     struct silo_ruled rule;
     struct candidate candidate = {0};
-    if (ruled(at, group, &rule, error) != 0 ||
-        silo_reader_variant(at->reader, at->number, group->numbers[0], error) == NULL)
+    if (ruled(context, group, &rule, error) != 0 ||
+        silo_reader_variant(context->reader, context->number, group->numbers[0], error) == NULL)
         return -1;
     specificity(group, &candidate);
     for (uint32_t i = 0; i < group->count; i++) {
         candidate.number = group->numbers[i];
-        candidate.preferred = preference(at, &rule, candidate.number);
+        candidate.preferred = preference(context, &rule, candidate.number);
         ranking->candidates[ranking->count++] = candidate;
     }
     return 0;
@@ -168,16 +169,18 @@ static int compare(const void *left, const void *right) {
     return a->number < b->number ? -1 : a->number > b->number;
 }
 
-static int rank(const struct silo_call_context *at, struct ranking *ranking, silo_error *error) {
-    const struct silo_kernel_info *kernel = at->kernel;
+static int rank(const struct silo_call_context *context, struct ranking *ranking,
+                silo_error *error) {
+    const struct silo_kernel_info *kernel = context->kernel;
     ranking->candidates = malloc(((size_t)kernel->variant_count + 1) * sizeof *ranking->candidates);
     if (ranking->candidates == NULL)
         return silo_fail_memory(error);
     for (uint32_t i = 0; i < kernel->group_count; i++) {
         const struct silo_group *group = &kernel->groups[i];
-        if (silo_device_runs(at->device, group->target, group->blob_kind, NULL, 0) &&
-            silo_may_accept(kernel->signature, at->call, group->signature, group->specialization) &&
-            rank_group(at, group, ranking, error) != 0)
+        if (silo_device_runs(context->device, group->target, group->blob_kind, NULL, 0) &&
+            silo_may_accept(kernel->signature, context->call, group->signature,
+                            group->specialization) &&
+            rank_group(context, group, ranking, error) != 0)
             return -1;
     }
     qsort(ranking->candidates, ranking->count, sizeof *ranking->candidates, compare);
@@ -186,16 +189,16 @@ static int rank(const struct silo_call_context *at, struct ranking *ranking, sil
 
 /* Writes the numbers of up to `most` variants that accept the call, best first. Returns how many it
  * wrote, or -1 with `error`. */
-static int64_t accepted(const struct silo_call_context *at, uint32_t most, uint32_t *numbers,
+static int64_t accepted(const struct silo_call_context *context, uint32_t most, uint32_t *numbers,
                         silo_error *error) {
     struct ranking ranking = {0};
-    int64_t count = rank(at, &ranking, error);
+    int64_t count = rank(context, &ranking, error);
     for (uint32_t i = 0; count >= 0 && count < most && i < ranking.count; i++) {
-        const struct silo_variant *variant =
-            silo_reader_variant(at->reader, at->number, ranking.candidates[i].number, error);
+        const struct silo_variant *variant = silo_reader_variant(
+            context->reader, context->number, ranking.candidates[i].number, error);
         if (variant == NULL)
             count = -1;
-        else if (silo_decide(at, variant, NULL) == SILO_OK)
+        else if (silo_decide(context, variant, NULL) == SILO_OK)
             numbers[count++] = ranking.candidates[i].number;
     }
     free(ranking.candidates);
@@ -204,31 +207,31 @@ static int64_t accepted(const struct silo_call_context *at, uint32_t most, uint3
 
 static int context_of(struct silo_reader *reader, uint32_t number,
                       const struct silo_call_arguments *call, const struct silo_call_device *device,
-                      struct silo_call_context *at, silo_error *error) {
-    *at = (struct silo_call_context){reader, number, silo_reader_kernel(reader, number, error),
-                                     call, device};
-    return at->kernel == NULL ? -1 : 0;
+                      struct silo_call_context *context, silo_error *error) {
+    *context = (struct silo_call_context){reader, number, silo_reader_kernel(reader, number, error),
+                                          call, device};
+    return context->kernel == NULL ? -1 : 0;
 }
 
 int silo_choose(struct silo_reader *reader, uint32_t kernel, const struct silo_call_arguments *call,
                 const struct silo_call_device *device, uint32_t *number, silo_error *error) {
-    struct silo_call_context at;
-    if (context_of(reader, kernel, call, device, &at, error) != 0)
+    struct silo_call_context context;
+    if (context_of(reader, kernel, call, device, &context, error) != 0)
         return -1;
-    const int64_t count = accepted(&at, 1, number, error);
-    return count > 0 ? 0 : count < 0 ? -1 : silo_report_none(&at, error);
+    const int64_t count = accepted(&context, 1, number, error);
+    return count > 0 ? 0 : count < 0 ? -1 : silo_report_none(&context, error);
 }
 
 int silo_choice_rank(struct silo_reader *reader, uint32_t kernel,
                      const struct silo_call_arguments *call, const struct silo_call_device *device,
                      uint32_t most, uint32_t **numbers, uint32_t *count, silo_error *error) {
-    struct silo_call_context at;
-    if (context_of(reader, kernel, call, device, &at, error) != 0)
+    struct silo_call_context context;
+    if (context_of(reader, kernel, call, device, &context, error) != 0)
         return -1;
-    uint32_t *ranking = malloc(((size_t)at.kernel->variant_count + 1) * sizeof *ranking);
+    uint32_t *ranking = malloc(((size_t)context.kernel->variant_count + 1) * sizeof *ranking);
     if (ranking == NULL)
         return silo_fail_memory(error);
-    const int64_t accepted_count = accepted(&at, most, ranking, error);
+    const int64_t accepted_count = accepted(&context, most, ranking, error);
     if (accepted_count < 0) {
         free(ranking);
         return -1;
@@ -242,24 +245,24 @@ int silo_choice_decide(struct silo_reader *reader, uint32_t kernel, uint32_t var
                        const struct silo_call_arguments *call,
                        const struct silo_call_device *device, struct silo_wording *label,
                        struct silo_wording *reason, silo_error *error) {
-    struct silo_call_context at;
-    if (context_of(reader, kernel, call, device, &at, error) != 0)
+    struct silo_call_context context;
+    if (context_of(reader, kernel, call, device, &context, error) != 0)
         return -1;
     const struct silo_variant *info = silo_reader_variant(reader, kernel, variant, error);
     if (info == NULL)
         return -1;
     silo_report_label(label, info);
-    const int verdict = silo_decide(&at, info, reason);
+    const int verdict = silo_decide(&context, info, reason);
     return label->failed || reason->failed ? silo_fail_memory(error) : verdict;
 }
 
 int silo_choice_explain(struct silo_reader *reader, uint32_t kernel,
                         const struct silo_call_arguments *call,
                         const struct silo_call_device *device, char **text, silo_error *error) {
-    struct silo_call_context at;
+    struct silo_call_context context;
     uint32_t number = 0;
-    if (context_of(reader, kernel, call, device, &at, error) != 0)
+    if (context_of(reader, kernel, call, device, &context, error) != 0)
         return -1;
-    const int64_t count = accepted(&at, 1, &number, error);
-    return count < 0 ? -1 : silo_report_all(&at, count ? (int64_t)number : -1, text, error);
+    const int64_t count = accepted(&context, 1, &number, error);
+    return count < 0 ? -1 : silo_report_all(&context, count ? (int64_t)number : -1, text, error);
 }

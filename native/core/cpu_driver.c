@@ -49,27 +49,27 @@ static int launch_one(const struct silo_launch *launch, struct silo_cpu_thread *
     request.grid = launch->grid;
     struct silo_cpu_job job;
     job.launch = &request;
-    struct silo_cpu_runner own;
-    own.context.fault.bytes = sizeof own.context;
-    own.context.fault.claimed = 0;
-    own.context.fault.text[0] = '\0';
-    own.context.program = UINT64_MAX;
-    own.context.wait = NULL;
-    own.context.alone = true;
-    own.context.entered = SILO_CPU_OUTSIDE;
-    own.context.parts = 1;
-    own.context.held = 0;
-    own.context.gate = NULL;
-    own.job = &job;
-    own.begin = 0;
-    own.end = 1;
+    struct silo_cpu_runner runner;
+    runner.context.fault.bytes = sizeof runner.context;
+    runner.context.fault.claimed = 0;
+    runner.context.fault.text[0] = '\0';
+    runner.context.program = UINT64_MAX;
+    runner.context.wait = NULL;
+    runner.context.alone = true;
+    runner.context.entered = SILO_CPU_OUTSIDE;
+    runner.context.parts = 1;
+    runner.context.held = 0;
+    runner.context.gate = NULL;
+    runner.job = &job;
+    runner.begin = 0;
+    runner.end = 1;
     struct silo_cpu_runner *outer = atomic_load_explicit(&thread->running, memory_order_relaxed);
-    own.context.turns = silo_cpu_turns_within(outer != NULL ? &outer->context : NULL);
-    atomic_store_explicit(&thread->running, &own, memory_order_relaxed);
-    const int error = entry(launch->params, launch->grid, 0, 1, NULL, &own.context);
+    runner.context.turns = silo_cpu_turns_within(outer != NULL ? &outer->context : NULL);
+    atomic_store_explicit(&thread->running, &runner, memory_order_relaxed);
+    const int error = entry(launch->params, launch->grid, 0, 1, NULL, &runner.context);
     atomic_store_explicit(&thread->running, outer, memory_order_relaxed);
     if (SILO_UNLIKELY(error != 0))
-        memcpy(fault.text, own.context.fault.text, sizeof fault.text);
+        memcpy(fault.text, runner.context.fault.text, sizeof fault.text);
     return error;
 }
 
@@ -86,9 +86,9 @@ static uint32_t best_parts(uint64_t total, uint64_t threads, uint32_t most) {
     for (uint32_t parts = 1, share = 16; parts <= most; parts *= 2, share++) {
         const uint64_t each = (total * parts + threads - 1) / threads;
         const uint64_t sixteenths = share + (parts > 1 && parts == most ? 5 : 0);
-        const uint64_t took = each * sixteenths * (most / parts);
-        if (took < least)
-            least = took, best = parts;
+        const uint64_t duration = each * sixteenths * (most / parts);
+        if (duration < least)
+            least = duration, best = parts;
     }
     return best;
 }
@@ -126,8 +126,8 @@ static uint32_t parts_of(const struct silo_cpu_launch *launch, uint64_t each_cos
 static SILO_NOINLINE int launch_any(const struct silo_launch *launch, uint64_t total) {
     struct silo_function *function = launch->function;
     /* a local variable, because launches made by programs of this launch overwrite `fault` */
-    struct silo_fault own;
-    own.text[0] = '\0';
+    struct silo_fault local_fault;
+    local_fault.text[0] = '\0';
     struct silo_cpu_launch request = {
         .entry = entry_of(function),
         .name = function->name,
@@ -137,7 +137,7 @@ static SILO_NOINLINE int launch_any(const struct silo_launch *launch, uint64_t t
         .scratch_bytes = function->scratch_bytes,
         .share = {function->cpu_chunk, function->cpu_threads, function->cpu_together,
                   function->cooperative != 0},
-        .fault = &own,
+        .fault = &local_fault,
         .holds_lock = launch->holds_lock != 0,
     };
     request.parts =
@@ -152,7 +152,7 @@ static SILO_NOINLINE int launch_any(const struct silo_launch *launch, uint64_t t
         __atomic_store_n(&function->cost, part * request.parts, __ATOMIC_RELAXED);
     }
     if (code != 0)
-        memcpy(fault.text, own.text, sizeof fault.text);
+        memcpy(fault.text, local_fault.text, sizeof fault.text);
     return code;
 }
 
@@ -307,14 +307,14 @@ void *silo_cpu_open(const void *data, size_t size, const char *directory, char *
  * depends on: it finds `abort` in every object. */
 static bool lies_in(void *object, const void *address, Dl_info *where) {
 #ifdef __linux__
-    struct link_map *own = NULL;
-    if (dlinfo(object, RTLD_DI_LINKMAP, &own) != 0 || own == NULL)
+    struct link_map *link = NULL;
+    if (dlinfo(object, RTLD_DI_LINKMAP, &link) != 0 || link == NULL)
         return false;
 #ifdef __GLIBC__
     void *map = NULL;
-    return dladdr1(address, where, &map, RTLD_DL_LINKMAP) != 0 && map == own;
+    return dladdr1(address, where, &map, RTLD_DL_LINKMAP) != 0 && map == link;
 #else
-    return dladdr(address, where) != 0 && (uintptr_t)where->dli_fbase == own->l_addr;
+    return dladdr(address, where) != 0 && (uintptr_t)where->dli_fbase == link->l_addr;
 #endif
 #else
     (void)object;
@@ -350,12 +350,12 @@ static int look_at_segments(struct dl_phdr_info *object, size_t size, void *data
 static bool is_function(void *object, const void *address) {
     Dl_info where = {0};
     void *entry = NULL;
-    struct link_map *own = NULL;
-    if (dlinfo(object, RTLD_DI_LINKMAP, &own) != 0 || own == NULL ||
+    struct link_map *link = NULL;
+    if (dlinfo(object, RTLD_DI_LINKMAP, &link) != 0 || link == NULL ||
         dladdr1(address, &where, &entry, RTLD_DL_SYMENT) == 0 || entry == NULL)
         return false;
     const ElfW(Sym) *symbol = entry;
-    struct segment_search search = {own->l_addr, (ElfW(Addr))address, false};
+    struct segment_search search = {link->l_addr, (ElfW(Addr))address, false};
     dl_iterate_phdr(look_at_segments, &search);
     /* ELF32_ST_TYPE is the same macro */
     return ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && search.runs;

@@ -40,12 +40,12 @@ uint64_t silo_cpu_coarse_now(void) {
 #endif
 }
 
-uint64_t silo_cpu_next_size(uint64_t size, uint64_t took, uint64_t most) {
-    if (took < SHORT)
+uint64_t silo_cpu_next_size(uint64_t size, uint64_t duration, uint64_t most) {
+    if (duration < SHORT)
         return size > most / GROWTH ? most : size * GROWTH;
-    if (took <= LONG)
+    if (duration <= LONG)
         return size;
-    size /= took / LIKED;
+    size /= duration / LIKED;
     return size != 0 ? size : 1;
 }
 

@@ -144,16 +144,16 @@ static void count_late(struct silo_cpu_stay *stay, uint64_t now) {
     }
 }
 
-bool silo_cpu_stay_record(struct silo_cpu_stay *stay, uint64_t took, uint64_t worked,
+bool silo_cpu_stay_record(struct silo_cpu_stay *stay, uint64_t duration, uint64_t worked,
                           uint64_t now) {
-    if (took <= LATE_TIMES * worked + LATE_NANOSECONDS) {
+    if (duration <= LATE_TIMES * worked + LATE_NANOSECONDS) {
         stay->late = 0;
         stay->away = stay->lost = 0;
         stay->spread = stay->vain = false;
         return false;
     }
     /* limited, so that multiplying it below cannot overflow */
-    stay->last = at_most(took - worked, MOST_AWAY);
+    stay->last = at_most(duration - worked, MOST_AWAY);
     stay->lost += stay->last;
     if (!stay->spread && stay->last > SPREAD_FROM)
         return true;
@@ -161,17 +161,17 @@ bool silo_cpu_stay_record(struct silo_cpu_stay *stay, uint64_t took, uint64_t wo
     return false;
 }
 
-void silo_cpu_stay_spread(struct silo_cpu_stay *stay, bool apart, uint64_t took, uint64_t now) {
-    took = at_most(took, MOST_AWAY);
+void silo_cpu_stay_spread(struct silo_cpu_stay *stay, bool apart, uint64_t duration, uint64_t now) {
+    duration = at_most(duration, MOST_AWAY);
     stay->spread = true;
-    stay->lost += took;
-    if (stay->try_at != 0 && (!apart || took > QUICK)) {
-        stay->try_at = now + at_most(TIMES_LOST * took, MOST_AWAY);
+    stay->lost += duration;
+    if (stay->try_at != 0 && (!apart || duration > QUICK)) {
+        stay->try_at = now + at_most(TIMES_LOST * duration, MOST_AWAY);
     } else if (stay->try_at != 0) {
         stay->try_at = 0;
         stay->vain = true;
     } else if (!apart) {
-        stay->last += took;
+        stay->last += duration;
         count_late(stay, now);
     }
 }

@@ -117,8 +117,8 @@ static void turn_round(struct cpu_plan *plan, const struct silo_plan_shape *shap
     }
     for (uint32_t i = 0; i < shape->count; i++)
         for (uint32_t k = 0; k < shape->nodes[i].after_count; k++) {
-            struct cpu_node *before = &plan->nodes[shape->nodes[i].after[k]];
-            plan->next[(before->next - plan->next) + before->next_count++] = i;
+            struct cpu_node *earlier = &plan->nodes[shape->nodes[i].after[k]];
+            plan->next[(earlier->next - plan->next) + earlier->next_count++] = i;
         }
 }
 
@@ -318,18 +318,18 @@ static uint32_t take(struct cpu_plan *plan) {
  * returned (its number plus 1), so that this thread runs it next, and the others are put into the
  * queue. Returns 0 if there is no such node. */
 static uint32_t finish(struct cpu_plan *plan, const struct cpu_node *node) {
-    uint32_t own = 0;
+    uint32_t next_node = 0;
     for (uint32_t i = 0; i < node->next_count; i++) {
         const uint32_t number = node->next[i];
         if (atomic_fetch_sub_explicit(&plan->nodes[number].left, 1, memory_order_acq_rel) != 1)
             continue;
-        if (own == 0)
-            own = number + 1;
+        if (next_node == 0)
+            next_node = number + 1;
         else
             put(plan, number);
     }
     atomic_fetch_add_explicit(&plan->done, 1, memory_order_release);
-    return own;
+    return next_node;
 }
 
 static bool stops(struct cpu_plan *plan, struct silo_cpu_job *job) {

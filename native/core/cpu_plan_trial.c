@@ -99,18 +99,18 @@ enum silo_plan_order silo_plan_trial_next(struct silo_plan_trial *trial, int thr
 }
 
 void silo_plan_trial_record(struct silo_plan_trial *trial, enum silo_plan_order order,
-                            uint64_t took) {
+                            uint64_t duration) {
     if (!trial->counts)
         return;
     if (trial->left == 0) {
-        if (took < trial->least[order])
-            trial->least[order] = took;
+        if (duration < trial->least[order])
+            trial->least[order] = duration;
         trial->tried[order]++;
         return;
     }
     const uint64_t other =
         trial->settled == SILO_TRIAL_SHORT ? 2 * LEAST_REPLAY : trial->least[!trial->best];
-    trial->slow = took > other ? trial->slow + 1 : 0;
+    trial->slow = duration > other ? trial->slow + 1 : 0;
     trial->left--;
     const bool early =
         trial->slow >= SLOW && trial->hold - trial->left >= trial->hold / EARLIEST_PART;

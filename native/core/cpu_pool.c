@@ -263,8 +263,8 @@ static struct silo_cpu_facts gather(const struct silo_cpu_job *job, const struct
     if (facts.team == 0 || facts.needs_own)
         return facts;
     if (facts.kind == SILO_CPU_OPENMP) {
-        const struct silo_cpu_thread *own = silo_cpu_make_thread();
-        facts.taken = own == NULL || !silo_cpu_team_take(own);
+        const struct silo_cpu_thread *thread = silo_cpu_make_thread();
+        facts.taken = thread == NULL || !silo_cpu_team_take(thread);
     } else if (facts.team > 1) {
         facts.cpus = cpus_at(plan->now);
         facts.awake = facts.team <= facts.cpus &&

@@ -126,10 +126,10 @@ bool silo_cpu_pin_this_thread(int position) {
     pthread_once(&once, read_allowed);
     for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
         if (CPU_ISSET(cpu, &allowed) && position-- == 0) {
-            cpu_set_t own;
-            CPU_ZERO(&own);
-            CPU_SET(cpu, &own);
-            return sched_setaffinity(0, sizeof own, &own) == 0;
+            cpu_set_t cpus;
+            CPU_ZERO(&cpus);
+            CPU_SET(cpu, &cpus);
+            return sched_setaffinity(0, sizeof cpus, &cpus) == 0;
         }
 #else
     (void)position;
@@ -139,9 +139,9 @@ bool silo_cpu_pin_this_thread(int position) {
 
 int silo_cpu_affinity(void) {
 #ifdef __linux__
-    const int before = atomic_load(&allowed_count);
-    if (before > 0)
-        return before;
+    const int old_count = atomic_load(&allowed_count);
+    if (old_count > 0)
+        return old_count;
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
         return CPU_COUNT(&set);

@@ -144,9 +144,9 @@ int silo_cpu_team_size(void) {
 }
 
 bool silo_cpu_team_take(const void *thread) {
-    const void *before = atomic_load_explicit(&team.user, memory_order_relaxed);
-    return before == thread ||
-           (before == NULL && atomic_compare_exchange_strong(&team.user, &before, thread));
+    const void *owner = atomic_load_explicit(&team.user, memory_order_relaxed);
+    return owner == thread ||
+           (owner == NULL && atomic_compare_exchange_strong(&team.user, &owner, thread));
 }
 
 void silo_cpu_team_drop(const void *thread) {

@@ -83,14 +83,14 @@ void silo_cpu_leave(struct silo_cpu_job *job) {
 
 /* Starts a helper. Returns 0 or an errno; EAGAIN also if the limit of threads is reached. */
 static int add_thread(struct silo_cpu_job *job) {
-    sigset_t before;
+    sigset_t old_signals;
     pthread_t thread;
     if (!silo_cpu_join(job))
         return EAGAIN;
     pthread_mutex_lock(&crowd.mutex);
-    silo_cpu_block_signals(&before);
+    silo_cpu_block_signals(&old_signals);
     const int error = pthread_create(&thread, NULL, helper, job);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_sigmask(SIG_SETMASK, &old_signals, NULL);
     if (error == 0) {
         pthread_detach(thread);
         job->helpers++;
@@ -173,11 +173,11 @@ static void look_for_threads(struct silo_cpu_job *job, uint64_t remaining, uint6
 }
 
 void silo_cpu_wait(void *context) {
-    struct silo_cpu_runner *own = context;
-    struct silo_cpu_job *job = own->job;
+    struct silo_cpu_runner *runner = context;
+    struct silo_cpu_job *job = runner->job;
     if (atomic_load_explicit(&job->error, memory_order_relaxed) != 0)
-        longjmp(own->out, 1);
-    const uint64_t turn = own->turns++;
+        longjmp(runner->out, 1);
+    const uint64_t turn = runner->turns++;
     if (turn < PAUSES) {
         silo_cpu_relax();
         return;
@@ -186,15 +186,15 @@ void silo_cpu_wait(void *context) {
     if (turn % GLANCE != 0)
         return;
     const uint64_t time = silo_cpu_now();
-    if (own->since == 0)
-        own->since = own->checked = time;
-    if (time - own->checked > ASK && pthread_equal(job->launcher, pthread_self())) {
-        own->checked = time;
+    if (runner->since == 0)
+        runner->since = runner->checked = time;
+    if (time - runner->checked > ASK && pthread_equal(job->launcher, pthread_self())) {
+        runner->checked = time;
         silo_cpu_ask(job);
     }
     const uint64_t next = atomic_load_explicit(&job->next, memory_order_relaxed);
     if (next < job->launch->total)
         look_for_threads(job, job->launch->total - next, time);
-    if (time - own->since > LONG)
+    if (time - runner->since > LONG)
         nanosleep(&(struct timespec){0, NAP}, NULL);
 }

@@ -102,11 +102,11 @@ enum state { GONE, OFF, ON };
 /* Returns the state of a thread whose clock was at `*clock` at the last check. `was`: whether it
  * was awake then. */
 static enum state state_of(int thread, uint64_t *clock, bool was) {
-    const uint64_t before = *clock;
+    const uint64_t old_clock = *clock;
     uint64_t again;
     if (!read_clock(thread, clock))
         return GONE;
-    if (*clock == before && !was)
+    if (*clock == old_clock && !was)
         return OFF;
     if (read_clock(thread, &again) && again != *clock)
         return ON;
@@ -120,18 +120,19 @@ struct roll {
 
 static void answer(void *argument) {
     struct roll *roll = argument;
-    const int number = silo_cpu_team_number(), own = (int)syscall(SYS_gettid);
+    const int number = silo_cpu_team_number(), thread_id = (int)syscall(SYS_gettid);
     if (number == 1)
-        atomic_store(&roll->second, own);
+        atomic_store(&roll->second, thread_id);
     if (number == roll->size - 1)
-        atomic_store(&roll->last, own);
+        atomic_store(&roll->last, thread_id);
 }
 
 static void run_on_whole_team(void (*body)(void *), void *argument) {
-    sigset_t before;
-    silo_cpu_block_signals(&before); /* a handler that forks would leave the child in the region */
+    sigset_t old_signals;
+    silo_cpu_block_signals(
+        &old_signals); /* a handler that forks would leave the child in the region */
     silo_cpu_team_run(body, argument);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_sigmask(SIG_SETMASK, &old_signals, NULL);
 }
 
 /* Learns the tids of the team's threads in a parallel region. */
@@ -152,18 +153,18 @@ struct places {
 };
 
 static void sleep_and_wake(void *argument) {
-    struct places *places = argument;
+    struct places *result = argument;
     nanosleep(&(struct timespec){0, INSTANT}, NULL);
     const unsigned cpu = (unsigned)sched_getcpu() % (64 * CPU_WORDS);
     const uint64_t bit = UINT64_C(1) << cpu % 64;
-    if ((atomic_fetch_or(&places->used[cpu / 64], bit) & bit) != 0)
-        atomic_fetch_add(&places->doubled, 1);
+    if ((atomic_fetch_or(&result->used[cpu / 64], bit) & bit) != 0)
+        atomic_fetch_add(&result->doubled, 1);
 }
 
 bool silo_cpu_watch_spread(void) {
-    struct places places = {.doubled = 0};
-    run_on_whole_team(sleep_and_wake, &places);
-    return atomic_load(&places.doubled) == 0;
+    struct places result = {.doubled = 0};
+    run_on_whole_team(sleep_and_wake, &result);
+    return atomic_load(&result.doubled) == 0;
 }
 
 /* The CPU clocks of the process's threads at the last scan. Only the thread that has set `busy`
@@ -192,10 +193,10 @@ static int look_through(int awake[MOST_THREADS], int *others) {
     DIR *folder = opendir("/proc/self/task");
     if (folder == NULL)
         return 0;
-    const int own = (int)syscall(SYS_gettid);
+    const int thread_id = (int)syscall(SYS_gettid);
     for (const struct dirent *entry; (entry = readdir(folder)) != NULL && checked < MOST_THREADS;) {
         const int thread = atoi(entry->d_name); /* 0 for "." and ".." */
-        if (thread == 0 || thread == own || silo_cpu_workers_has(thread))
+        if (thread == 0 || thread == thread_id || silo_cpu_workers_has(thread))
             continue;
         threads[checked] = thread;
         clocks[checked] = last_clock(thread, checked);

@@ -73,11 +73,11 @@ static struct worker workers[SILO_CPU_MOST_THREADS - 1];
 
 /* Spins until `called` differs from `last_call`, for at most `most` nanoseconds. Returns whether it
  * changed. */
-static bool spin_until_called(const struct worker *own, uint64_t last_call, uint64_t most) {
+static bool spin_until_called(const struct worker *worker, uint64_t last_call, uint64_t most) {
     const uint64_t until = most != 0 ? silo_cpu_now() + most : 0;
     do
         for (int i = 0; i < PAUSES; i++) {
-            if (atomic_load_explicit(&own->called, memory_order_relaxed) != last_call)
+            if (atomic_load_explicit(&worker->called, memory_order_relaxed) != last_call)
                 return true;
             silo_cpu_relax();
         }
@@ -98,18 +98,18 @@ static bool spin_until_empty(uint64_t most) {
 }
 
 /* Waits until `called` differs from `last_call`, and returns it. */
-static uint64_t await_call(struct worker *own, uint64_t last_call) {
-    if (!spin_until_called(own, last_call, silo_cpu_workers_looking())) {
-        pthread_mutex_lock(&own->mutex);
+static uint64_t await_call(struct worker *worker, uint64_t last_call) {
+    if (!spin_until_called(worker, last_call, silo_cpu_workers_looking())) {
+        pthread_mutex_lock(&worker->mutex);
         /* The caller writes `called` and then reads `asleep`; this thread writes `asleep` and then
          * reads `called`. So at least one of them sees the other's write. */
-        atomic_store(&own->asleep, true);
-        while (atomic_load(&own->called) == last_call)
-            pthread_cond_wait(&own->wake, &own->mutex);
-        atomic_store(&own->asleep, false);
-        pthread_mutex_unlock(&own->mutex);
+        atomic_store(&worker->asleep, true);
+        while (atomic_load(&worker->called) == last_call)
+            pthread_cond_wait(&worker->wake, &worker->mutex);
+        atomic_store(&worker->asleep, false);
+        pthread_mutex_unlock(&worker->mutex);
     }
-    return atomic_load(&own->called);
+    return atomic_load(&worker->called);
 }
 
 static void wake(struct worker *worker) {
@@ -124,8 +124,8 @@ static void wake(struct worker *worker) {
  * afterwards. */
 static void leave(void) {
     /* The same handshake as in `await_call`, between `gate` and `awaited`. */
-    const uint64_t before = atomic_fetch_sub(&crew.gate, 1);
-    if ((before & INSIDE) != 1 || (before & CLOSED) == 0 || !atomic_load(&crew.awaited))
+    const uint64_t old_gate = atomic_fetch_sub(&crew.gate, 1);
+    if ((old_gate & INSIDE) != 1 || (old_gate & CLOSED) == 0 || !atomic_load(&crew.awaited))
         return;
     pthread_mutex_lock(&crew.mutex);
     pthread_cond_signal(&crew.empty);
@@ -134,32 +134,32 @@ static void leave(void) {
 
 /* Enters the job with this number. Returns false if it is closed or another job is open. */
 static bool enter(uint64_t number) {
-    const uint64_t before = atomic_fetch_add(&crew.gate, 1);
-    if ((before & CLOSED) == 0 && before >> NUMBER == (uint32_t)number)
+    const uint64_t old_gate = atomic_fetch_add(&crew.gate, 1);
+    if ((old_gate & CLOSED) == 0 && old_gate >> NUMBER == (uint32_t)number)
         return true;
     leave();
     return false;
 }
 
 static void *work(void *argument) {
-    struct worker *own = argument;
+    struct worker *worker = argument;
     uint64_t last_call = NOTHING;
 #ifdef __linux__
-    atomic_store(&own->system_number, (int)syscall(SYS_gettid));
+    atomic_store(&worker->system_number, (int)syscall(SYS_gettid));
 #endif
     if (atomic_load(&crew.pinned))
-        silo_cpu_pin_this_thread(own->number + 1);
-    while ((last_call = await_call(own, last_call)) != STOP) {
+        silo_cpu_pin_this_thread(worker->number + 1);
+    while ((last_call = await_call(worker, last_call)) != STOP) {
         if (!enter(last_call))
             continue;
         struct silo_cpu_job *job = crew.job;
         /* The launching thread wakes two workers, and each worker that enters wakes two more: a
          * single thread would take too long to wake all. */
-        for (int child = 2 * own->number + 2; child <= 2 * own->number + 3; child++)
+        for (int child = 2 * worker->number + 2; child <= 2 * worker->number + 3; child++)
             if (child < crew.helpers)
                 wake(&workers[child]);
         if (silo_cpu_join(job)) {
-            silo_cpu_work_on(job, (uint32_t)own->number + crew.first);
+            silo_cpu_work_on(job, (uint32_t)worker->number + crew.first);
             silo_cpu_leave(job);
         }
         leave();
@@ -168,8 +168,8 @@ static void *work(void *argument) {
 }
 
 static void start(int count) {
-    sigset_t before;
-    silo_cpu_block_signals(&before);
+    sigset_t old_signals;
+    silo_cpu_block_signals(&old_signals);
     while (crew.running < count) {
         struct worker *worker = &workers[crew.running];
         worker->number = crew.running;
@@ -183,7 +183,7 @@ static void start(int count) {
     }
     if (crew.running > atomic_load(&crew.most))
         atomic_store(&crew.most, crew.running);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_sigmask(SIG_SETMASK, &old_signals, NULL);
 }
 
 bool silo_cpu_workers_pin(void) {

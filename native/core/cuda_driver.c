@@ -159,12 +159,13 @@ static const char *advice(int code) {
 
 static const char *cuda_error_text(int code) {
     static _Thread_local char text[512]; /* valid until this thread's next call */
-    const char *name = NULL, *words = NULL;
+    const char *name = NULL, *message = NULL;
     if (cu.find_error_name == NULL || cu.find_error_name(code, &name) != 0 || name == NULL)
         name = "unknown CUDA error";
-    if (cu.find_error_string == NULL || cu.find_error_string(code, &words) != 0 || words == NULL)
-        words = "no description";
-    snprintf(text, sizeof text, "%s: %s%s", name, words, advice(code));
+    if (cu.find_error_string == NULL || cu.find_error_string(code, &message) != 0 ||
+        message == NULL)
+        message = "no description";
+    snprintf(text, sizeof text, "%s: %s%s", name, message, advice(code));
     return text;
 }
 

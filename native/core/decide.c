@@ -8,13 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-const struct silo_value *silo_scalar_named(const struct silo_call_context *at,
+const struct silo_value *silo_scalar_named(const struct silo_call_context *context,
                                            struct silo_string name) {
-    const struct silo_signature *signature = at->kernel->signature;
+    const struct silo_signature *signature = context->kernel->signature;
     for (uint32_t i = 0; i < signature->count; i++) {
         if (!silo_string_same(signature->parameters[i].name, name))
             continue;
-        const struct silo_argument_facts *argument = &at->call->arguments[i];
+        const struct silo_argument_facts *argument = &context->call->arguments[i];
         if (argument->kind == SILO_VALUE_INT || argument->kind == SILO_VALUE_BOOL ||
             argument->kind == SILO_VALUE_FLOAT || argument->kind == SILO_VALUE_CONSTANT)
             return &argument->number;
@@ -60,7 +60,7 @@ static const int64_t *derived_fact(const void *context, struct silo_string name)
     return fact_named(((const struct derivation *)context)->at->device, name);
 }
 
-static int derive(struct derivation *from, struct silo_wording *why) {
+static int derive(struct derivation *from, struct silo_wording *reason) {
     const struct silo_leaves leaves = {
         from, derived_argument, derived_config, derived_fact, NULL, NULL, NULL};
     const struct silo_kernel_info *kernel = from->at->kernel;
@@ -70,8 +70,8 @@ static int derive(struct derivation *from, struct silo_wording *why) {
         struct silo_value *value = &from->values[i];
         *value = (struct silo_value){.type = SILO_IS_INT};
         if (silo_node_evaluate(derived->node, &leaves, &value->integer, &error) != 0) {
-            silo_wording_add_string(why, derived->name);
-            silo_wording_add(why, " cannot be computed: %s", error.text);
+            silo_wording_add_string(reason, derived->name);
+            silo_wording_add(reason, " cannot be computed: %s", error.text);
             return SILO_ERROR_EXPRESSION;
         }
         /* In Python a comparison gives a bool, and True is another constexpr value than 1. */
@@ -83,11 +83,11 @@ static int derive(struct derivation *from, struct silo_wording *why) {
 }
 
 static int derived_differs(const struct silo_variant *variant, const struct silo_derived *derived,
-                           const struct silo_value *needed, struct silo_wording *why) {
+                           const struct silo_value *needed, struct silo_wording *reason) {
     if (needed->integer == INT64_MIN) {
-        silo_wording_add(why, "its author's pruner did not allow ");
-        silo_config_text(why, variant->config);
-        silo_wording_add(why, " in any case with these values of the key");
+        silo_wording_add(reason, "its author's pruner did not allow ");
+        silo_config_text(reason, variant->config);
+        silo_wording_add(reason, " in any case with these values of the key");
         return SILO_ERROR_NO_VARIANT;
     }
     const struct silo_value *has = silo_constant_of(variant->specialization, derived->name);
@@ -95,34 +95,34 @@ static int derived_differs(const struct silo_variant *variant, const struct silo
         has = silo_config_value(variant->config, derived->name);
     if (has == NULL || silo_value_same(has, needed))
         return SILO_OK;
-    silo_wording_add(why, "it was compiled for ");
-    silo_wording_add_string(why, derived->name);
-    silo_wording_add(why, "=");
-    silo_value_str(why, has);
-    silo_wording_add(why, ", and the call needs ");
-    silo_wording_add_string(why, derived->name);
-    silo_wording_add(why, "=");
-    silo_value_str(why, needed);
+    silo_wording_add(reason, "it was compiled for ");
+    silo_wording_add_string(reason, derived->name);
+    silo_wording_add(reason, "=");
+    silo_value_str(reason, has);
+    silo_wording_add(reason, ", and the call needs ");
+    silo_wording_add_string(reason, derived->name);
+    silo_wording_add(reason, "=");
+    silo_value_str(reason, needed);
     return SILO_ERROR_NO_VARIANT;
 }
 
-static int derived_hold(const struct silo_call_context *at, const struct silo_variant *variant,
-                        struct silo_wording *why) {
-    const struct silo_kernel_info *kernel = at->kernel;
+static int derived_hold(const struct silo_call_context *context, const struct silo_variant *variant,
+                        struct silo_wording *reason) {
+    const struct silo_kernel_info *kernel = context->kernel;
     struct silo_value few[8], *values = few;
     if (kernel->derived_count == 0)
         return SILO_OK;
     if (kernel->derived_count > sizeof few / sizeof *few) {
         values = malloc(kernel->derived_count * sizeof *values);
         if (values == NULL) {
-            silo_wording_add(why, "out of memory");
+            silo_wording_add(reason, "out of memory");
             return SILO_ERROR_MEMORY;
         }
     }
-    struct derivation from = {at, variant->config, 0, values};
-    int status = derive(&from, why);
+    struct derivation from = {context, variant->config, 0, values};
+    int status = derive(&from, reason);
     for (uint32_t i = 0; status == SILO_OK && i < kernel->derived_count; i++)
-        status = derived_differs(variant, &kernel->derived[i], &values[i], why);
+        status = derived_differs(variant, &kernel->derived[i], &values[i], reason);
     if (values != few)
         free(values);
     return status;
@@ -182,10 +182,10 @@ static int64_t grid_itemsize(const void *context, struct silo_string name) {
 }
 
 /* Compares the call's grid with the grid that the variant was built for. Returns SILO_OK, or a code
- * with the reason in `why`. */
-static int grid_problem(const struct silo_call_context *at, const struct silo_variant *variant,
-                        struct silo_wording *why) {
-    const struct grid_values from = {at, variant};
+ * with the cause in `reason`. */
+static int grid_problem(const struct silo_call_context *context, const struct silo_variant *variant,
+                        struct silo_wording *reason) {
+    const struct grid_values from = {context, variant};
     const struct silo_leaves leaves = {&from,      grid_argument, grid_config,  grid_fact,
                                        grid_shape, grid_strides,  grid_itemsize};
     const struct silo_specialization *special = variant->specialization;
@@ -193,27 +193,27 @@ static int grid_problem(const struct silo_call_context *at, const struct silo_va
     silo_error error;
     if (!special->has_grid)
         return SILO_OK;
-    if (at->call->grid != NULL) {
-        memcpy(grid, at->call->grid, sizeof grid);
-    } else if (at->kernel->grid_axes == 0) {
-        silo_wording_add_string(why, at->kernel->name);
-        silo_wording_add(why, " has no declared grid%s",
-                         at->call->without_grid ? at->call->without_grid
-                                                : ", and the call gives none");
+    if (context->call->grid != NULL) {
+        memcpy(grid, context->call->grid, sizeof grid);
+    } else if (context->kernel->grid_axes == 0) {
+        silo_wording_add_string(reason, context->kernel->name);
+        silo_wording_add(reason, " has no declared grid%s",
+                         context->call->without_grid ? context->call->without_grid
+                                                     : ", and the call gives none");
         return SILO_ERROR_GRID;
     }
-    for (uint32_t i = 0; at->call->grid == NULL && i < at->kernel->grid_axes; i++) {
-        if (silo_node_evaluate(at->kernel->grid[i], &leaves, &grid[i], &error) != 0) {
-            silo_wording_add(why, "%s", error.text);
+    for (uint32_t i = 0; context->call->grid == NULL && i < context->kernel->grid_axes; i++) {
+        if (silo_node_evaluate(context->kernel->grid[i], &leaves, &grid[i], &error) != 0) {
+            silo_wording_add(reason, "%s", error.text);
             return SILO_ERROR_EXPRESSION;
         }
     }
     if (memcmp(grid, special->grid, sizeof grid) == 0)
         return SILO_OK;
-    silo_wording_add(why, "the grid is ");
-    silo_extents_text(why, grid, 3);
-    silo_wording_add(why, ", and this variant was built for ");
-    silo_extents_text(why, special->grid, 3);
+    silo_wording_add(reason, "the grid is ");
+    silo_extents_text(reason, grid, 3);
+    silo_wording_add(reason, ", and this variant was built for ");
+    silo_extents_text(reason, special->grid, 3);
     return SILO_ERROR_NO_VARIANT;
 }
 
@@ -231,26 +231,28 @@ bool silo_device_runs(const struct silo_call_device *device, const struct silo_t
     return silo_runs_on(target->text.data, device->target, blob_kind.data, reason, room);
 }
 
-int silo_decide(const struct silo_call_context *at, const struct silo_variant *variant,
-                struct silo_wording *why) {
+int silo_decide(const struct silo_call_context *context, const struct silo_variant *variant,
+                struct silo_wording *reasons) {
     char reason[1024];
-    const struct silo_blob *blob = silo_reader_blob(at->reader, variant->blob);
-    if (!silo_device_runs(at->device, variant->target, blob->kind, why ? reason : NULL,
+    const struct silo_blob *blob = silo_reader_blob(context->reader, variant->blob);
+    if (!silo_device_runs(context->device, variant->target, blob->kind, reasons ? reason : NULL,
                           sizeof reason)) {
-        if (why != NULL)
-            silo_wording_add(why, "%s", reason);
+        if (reasons != NULL)
+            silo_wording_add(reasons, "%s", reason);
         return SILO_ERROR_WRONG_DEVICE;
     }
     struct silo_wording accepted = {0}, refused = {0};
-    struct silo_wording *const words = why ? &accepted : NULL, *const no = why ? &refused : NULL;
-    int verdict = silo_accepts(at->kernel->signature, at->call, variant, words);
+    struct silo_wording *const text = reasons ? &accepted : NULL, *const no =
+                                                                      reasons ? &refused : NULL;
+    int verdict = silo_accepts(context->kernel->signature, context->call, variant, text);
     if (verdict != SILO_OK) {
-        silo_wording_add(why, "%s", silo_wording_read(&accepted));
+        silo_wording_add(reasons, "%s", silo_wording_read(&accepted));
     } else {
-        verdict = derived_hold(at, variant, no);
+        verdict = derived_hold(context, variant, no);
         if (verdict == SILO_OK)
-            verdict = grid_problem(at, variant, no);
-        silo_wording_add(why, "%s", silo_wording_read(verdict == SILO_OK ? &accepted : &refused));
+            verdict = grid_problem(context, variant, no);
+        silo_wording_add(reasons, "%s",
+                         silo_wording_read(verdict == SILO_OK ? &accepted : &refused));
     }
     silo_wording_clear(&accepted);
     silo_wording_clear(&refused);

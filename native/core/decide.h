@@ -17,7 +17,7 @@ struct silo_call_context {
 
 /* Returns the value of a scalar argument or constant, or the default if it was left out; NULL if
  * the call has no such argument. */
-const struct silo_value *silo_scalar_named(const struct silo_call_context *at,
+const struct silo_value *silo_scalar_named(const struct silo_call_context *context,
                                            struct silo_string name);
 
 /* Whether the device runs code of a kind ("cubin", "so", ...) for a target: by the rule that
@@ -28,8 +28,8 @@ bool silo_device_runs(const struct silo_call_device *device, const struct silo_t
 
 /* Returns SILO_OK if the variant serves the call, or a code of silo_accepts;
  * SILO_ERROR_WRONG_DEVICE for another target, SILO_ERROR_EXPRESSION if a derived constant cannot be
- * computed. The reason is written to `why`, for SILO_OK too; `why` may be NULL. */
-int silo_decide(const struct silo_call_context *at, const struct silo_variant *variant,
-                struct silo_wording *why);
+ * computed. The reason is written to `reasons`, for SILO_OK too; `reasons` may be NULL. */
+int silo_decide(const struct silo_call_context *context, const struct silo_variant *variant,
+                struct silo_wording *reasons);
 
 #endif

@@ -62,11 +62,11 @@ bool silo_dynamic_holds(const struct silo_dynamic_layout *code,
         call->offset_bits > code->offset_bits)
         return false;
     for (uint32_t i = 0; i < code->rank; i++) {
-        const struct silo_dynamic_axis *own = &code->axes[i], *passed = &call->axes[i];
+        const struct silo_dynamic_axis *assumed = &code->axes[i], *passed = &call->axes[i];
         /* A stride of 0 is a multiple of any number. */
         const unsigned steps = passed->stride == 0 ? VECTOR_BITS : passed->stride_divisor;
-        if (passed->divisor % own->divisor != 0 || steps % own->stride_divisor != 0 ||
-            (own->stride != SILO_STRIDE_PASSED && own->stride != passed->stride))
+        if (passed->divisor % assumed->divisor != 0 || steps % assumed->stride_divisor != 0 ||
+            (assumed->stride != SILO_STRIDE_PASSED && assumed->stride != passed->stride))
             return false;
     }
     return true;

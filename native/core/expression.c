@@ -150,8 +150,8 @@ int silo_expression_eval(const silo_instruction *program, int32_t count,
     int64_t stack[SILO_EXPRESSION_STACK];
     int32_t depth = 0;
     /* `at` only increases, so that the loop ends for any program. */
-    for (int32_t at = 0; at < count; at++) {
-        const silo_instruction *instruction = &program[at];
+    for (int32_t position = 0; position < count; position++) {
+        const silo_instruction *instruction = &program[position];
         int error = SILO_EXPRESSION_OK;
         switch (instruction->opcode) {
         case SILO_OP_CONST:
@@ -175,17 +175,17 @@ int silo_expression_eval(const silo_instruction *program, int32_t count,
             break;
         case SILO_OP_JUMP_IF_ZERO:
         case SILO_OP_JUMP:
-            if (instruction->b < 0 || instruction->b > count - 1 - at)
+            if (instruction->b < 0 || instruction->b > count - 1 - position)
                 return SILO_EXPRESSION_PROGRAM;
             if (instruction->opcode == SILO_OP_JUMP) {
-                at += instruction->b;
+                position += instruction->b;
                 break;
             }
             if (depth < 1)
                 return SILO_EXPRESSION_PROGRAM;
             depth--;
             if (stack[depth] == 0)
-                at += instruction->b;
+                position += instruction->b;
             break;
         default:
             if (depth < 2)

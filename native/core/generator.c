@@ -242,12 +242,12 @@ static int describe(fill_state *state, int32_t code, int32_t bits) {
  * KiB, which stays in the cache. `size` must divide 64 KiB. */
 static void repeat_first(unsigned char *bytes, uint64_t size, uint64_t whole) {
     const uint64_t most = UINT64_C(1) << 16;
-    for (uint64_t done = size; done < whole;) {
-        uint64_t step = done < most ? done : most;
-        if (step > whole - done)
-            step = whole - done;
-        memcpy(bytes + done, bytes, (size_t)step);
-        done += step;
+    for (uint64_t filled = size; filled < whole;) {
+        uint64_t step = filled < most ? filled : most;
+        if (step > whole - filled)
+            step = whole - filled;
+        memcpy(bytes + filled, bytes, (size_t)step);
+        filled += step;
     }
 }
 

@@ -74,7 +74,7 @@ static bool unchanged(const struct silo_graph_state *state) {
 /* Writes the updates of a replay to `block`, the replay's block of the ring. */
 static int write_updates(struct silo_graph_state *state, uint8_t *block, silo_error *error) {
     struct silo_plan_update *updates = (void *)(block + sizeof(struct silo_plan_head));
-    size_t at = sizeof(struct silo_plan_head) + state->count * sizeof *updates;
+    size_t offset = sizeof(struct silo_plan_head) + state->count * sizeof *updates;
     uint32_t count = 0;
     const uint32_t looked_at = unchanged(state) ? 0 : state->count;
     for (uint32_t i = 0; i < looked_at; i++) {
@@ -91,17 +91,17 @@ static int write_updates(struct silo_graph_state *state, uint8_t *block, silo_er
             .fields = (uint32_t)fields,
             .grid = {sent->grid[0] * per[0], sent->grid[1] * per[1], sent->grid[2] * per[2]},
             .enabled = sent->enabled,
-            .from = (uint32_t)at,
+            .from = (uint32_t)offset,
         };
         if (fields & (int)SILO_PLAN_PARAMETERS) {
-            memcpy(block + at, silo_graph_parameters(state->sent, node), node->parameter_bytes);
-            at += node->parameter_bytes;
+            memcpy(block + offset, silo_graph_parameters(state->sent, node), node->parameter_bytes);
+            offset += node->parameter_bytes;
         }
     }
     struct silo_plan_head *head = (void *)block;
     head->count = count;
     head->trial = 0;
-    head->bytes = (uint32_t)at;
+    head->bytes = (uint32_t)offset;
     /* stored last, with release, so that the device sees the whole block once it sees this number
      */
     __atomic_store_n(&head->replay, state->ring.replays, __ATOMIC_RELEASE);

@@ -64,8 +64,8 @@ static int hold_extents(const struct silo_kernel_info *kernel, struct silo_held_
                          kernel->name.data, name.data);
     /* A parameter may have several kinds of extents in the key. SILO_EXTENT_LAYOUT covers the
      * others, so two different kinds become LAYOUT. */
-    uint8_t *own = &held->extents[index];
-    *own = *own == SILO_EXTENT_FREE || *own == kind ? kind : SILO_EXTENT_LAYOUT;
+    uint8_t *kinds = &held->extents[index];
+    *kinds = *kinds == SILO_EXTENT_FREE || *kinds == kind ? kind : SILO_EXTENT_LAYOUT;
     held->some_extents = true;
     return 0;
 }

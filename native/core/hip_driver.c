@@ -74,7 +74,7 @@ static bool is_fault(int code) {
 static const char *hip_error_text(int code) {
     static _Thread_local char text[512]; /* valid until this thread's next call */
     const char *name = hip.error_name != NULL ? hip.error_name(code) : "unknown HIP error";
-    const char *words = hip.error_string != NULL ? hip.error_string(code) : "no description";
+    const char *message = hip.error_string != NULL ? hip.error_string(code) : "no description";
     const char *advice = "";
     if (hip.last_error != NULL)
         hip.last_error(); /* clears the runtime's last error, because it is reported here */
@@ -87,7 +87,7 @@ static const char *hip_error_text(int code) {
     else if (is_fault(code))
         advice = "; it may come from an earlier kernel on this device, and nothing more runs there "
                  "in this process";
-    snprintf(text, sizeof text, "%s: %s%s", name, words, advice);
+    snprintf(text, sizeof text, "%s: %s%s", name, message, advice);
     return text;
 }
 

@@ -44,10 +44,10 @@ static void skip_space(struct parser *p) {
 
 /* ---- strings ---- */
 
-/* Returns the number of bytes of the UTF-8 character at `at`, or 0 if it is invalid (surrogates are
- * invalid). */
-static size_t sequence(const unsigned char *at, size_t remaining) {
-    const unsigned char first = at[0];
+/* Returns the number of bytes of the UTF-8 character that `bytes` begin with, or 0 if it is invalid
+ * (surrogates are invalid). */
+static size_t sequence(const unsigned char *bytes, size_t remaining) {
+    const unsigned char first = bytes[0];
     size_t length;
     unsigned char low = 0x80, high = 0xBF;
     if (first < 0xC2)
@@ -65,10 +65,10 @@ static size_t sequence(const unsigned char *at, size_t remaining) {
     } else {
         return 0;
     }
-    if (remaining < length || at[1] < low || at[1] > high)
+    if (remaining < length || bytes[1] < low || bytes[1] > high)
         return 0;
     for (size_t i = 2; i < length; i++) {
-        if (at[i] < 0x80 || at[i] > 0xBF)
+        if (bytes[i] < 0x80 || bytes[i] > 0xBF)
             return 0;
     }
     return length;
@@ -147,10 +147,10 @@ static bool unescape(struct parser *p, char **to) {
 
 /* Whether the next eight bytes of a string can be copied as they are: all are ASCII, and none is a
  * control character, a quote or a backslash. */
-static inline bool eight_plain(const char *at) {
+static inline bool eight_plain(const char *text) {
     const uint64_t ones = UINT64_C(0x0101010101010101), highs = ones << 7;
     uint64_t word;
-    memcpy(&word, at, sizeof word);
+    memcpy(&word, text, sizeof word);
     const uint64_t quotes = word ^ ones * '"', slashes = word ^ ones * '\\';
     /* The high bit of a byte is set if the byte is not ASCII, a control character, a quote or a
      * backslash. */

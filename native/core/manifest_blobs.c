@@ -14,10 +14,10 @@ static bool is_sha256(const struct silo_json *node) {
     return true;
 }
 
-/* Decodes a row. `before` is the preceding row, or NULL for the first. */
+/* Decodes a row. `previous` is the preceding row, or NULL for the first. */
 static int read_row(const struct silo_decoding *decoding, const struct silo_field *field,
-                    const struct silo_json *node, uint64_t expected, const struct silo_blob *before,
-                    struct silo_blob *blob) {
+                    const struct silo_json *node, uint64_t expected,
+                    const struct silo_blob *previous, struct silo_blob *blob) {
     if (node->type != SILO_JSON_LIST || node->count != COLUMNS)
         return silo_refuse(decoding, field, "a blob is a list of six");
     const struct silo_json *row = node->items, *kind = &row[KIND];
@@ -60,9 +60,9 @@ static int read_row(const struct silo_decoding *decoding, const struct silo_fiel
     blob->raw_bytes = (uint64_t)raw;
     blob->stored_bytes = (uint64_t)stored;
     blob->offset = expected;
-    if (before != NULL) {
-        const int order = silo_text_order(&before->kind, &blob->kind);
-        if (order > 0 || (order == 0 && strcmp(before->sha256, blob->sha256) >= 0))
+    if (previous != NULL) {
+        const int order = silo_text_order(&previous->kind, &blob->kind);
+        if (order > 0 || (order == 0 && strcmp(previous->sha256, blob->sha256) >= 0))
             return silo_refuse(decoding, field,
                                "blobs are not sorted by kind and sha256, or one occurs twice");
     }

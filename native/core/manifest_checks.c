@@ -170,18 +170,18 @@ int silo_check_members(const struct silo_decoding *decoding, const struct silo_f
     struct silo_string unused;
     int result = 0;
     for (size_t i = 0; i < list->count && result == 0; i++) {
-        const struct silo_field *at = SILO_FIELD_MEMBER(field, list->members[i].name);
+        const struct silo_field *child = SILO_FIELD_MEMBER(field, list->members[i].name);
         if (members[i] == NULL)
             continue;
         switch (list->members[i].check) {
         case SILO_CHECK_TEXT:
-            result = silo_need_short_text(decoding, at, members[i], &unused);
+            result = silo_need_short_text(decoding, child, members[i], &unused);
             break;
         case SILO_CHECK_NAME:
-            result = silo_need_name(decoding, at, members[i], &unused);
+            result = silo_need_name(decoding, child, members[i], &unused);
             break;
         case SILO_CHECK_FLAG:
-            result = check_flag(decoding, at, members[i]);
+            result = check_flag(decoding, child, members[i]);
             break;
         default:
             break;
@@ -277,12 +277,12 @@ static int by_text(const void *left, const void *right) {
 }
 
 int silo_texts_repeat(const struct silo_string *first, size_t count, size_t stride) {
-    const char *at = (const char *)first;
+    const char *items = (const char *)first;
     if (count <= 16) {
         for (size_t i = 1; i < count; i++) {
             for (size_t j = 0; j < i; j++) {
-                const struct silo_string *left = (const void *)(at + i * stride);
-                const struct silo_string *right = (const void *)(at + j * stride);
+                const struct silo_string *left = (const void *)(items + i * stride);
+                const struct silo_string *right = (const void *)(items + j * stride);
                 if (left->length == right->length &&
                     memcmp(left->data, right->data, left->length) == 0)
                     return 1;
@@ -294,7 +294,7 @@ int silo_texts_repeat(const struct silo_string *first, size_t count, size_t stri
     if (sorted == NULL)
         return -1;
     for (size_t i = 0; i < count; i++)
-        sorted[i] = (const void *)(at + i * stride);
+        sorted[i] = (const void *)(items + i * stride);
     qsort(sorted, count, sizeof *sorted, by_text);
     int repeat = 0;
     for (size_t i = 1; i < count && !repeat; i++)
@@ -325,10 +325,10 @@ int silo_need_names(const struct silo_decoding *decoding, const struct silo_fiel
 }
 
 int silo_need_word(const struct silo_decoding *decoding, const struct silo_field *field,
-                   const struct silo_json *node, const char *const *words, size_t count,
+                   const struct silo_json *node, const char *const *choices, size_t count,
                    const char *noun, uint8_t *number) {
     for (size_t i = 0; i < count; i++) {
-        if (silo_json_is(node, words[i])) {
+        if (silo_json_is(node, choices[i])) {
             *number = (uint8_t)i;
             return 0;
         }

@@ -87,9 +87,9 @@ int silo_need_names(const struct silo_decoding *decoding, const struct silo_fiel
                     const struct silo_json *node, const struct silo_string **names,
                     uint32_t *count);
 
-/* Returns the index of a text in a list of `count` words; -1 with the error filled. */
+/* Returns the index of a text among `count` choices; -1 with the error filled. */
 int silo_need_word(const struct silo_decoding *decoding, const struct silo_field *field,
-                   const struct silo_json *node, const char *const *words, size_t count,
+                   const struct silo_json *node, const char *const *choices, size_t count,
                    const char *noun, uint8_t *number);
 
 /* Returns 1 if a text occurs twice, 0 if not, or -1 if out of memory. `stride` is the distance in

@@ -16,10 +16,10 @@ int silo_kernels_open(struct silo_manifest *manifest, const struct silo_decoding
     if (rows == NULL)
         return -1;
     for (uint32_t i = 0; i < node->count; i++) {
-        const struct silo_field *at = SILO_FIELD_ITEM(field, i);
-        const struct silo_field *name = SILO_FIELD_MEMBER(at, "name");
-        if (silo_need_members(decoding, at, &node->items[i], &SILO_KERNEL_LIST, rows[i].members) !=
-                0 ||
+        const struct silo_field *child = SILO_FIELD_ITEM(field, i);
+        const struct silo_field *name = SILO_FIELD_MEMBER(child, "name");
+        if (silo_need_members(decoding, child, &node->items[i], &SILO_KERNEL_LIST,
+                              rows[i].members) != 0 ||
             silo_need_name(decoding, name, rows[i].members[SILO_KERNEL_NAME], &rows[i].name) != 0)
             return -1;
         if (i != 0 && silo_text_order(&rows[i - 1].name, &rows[i].name) >= 0)
@@ -75,15 +75,15 @@ static int decode_derived(const struct silo_decoding *decoding, const struct sil
         return -1;
     for (uint32_t i = 0; i < node->count; i++) {
         const struct silo_json *pair = &node->items[i];
-        const struct silo_field *at = SILO_FIELD_ITEM(field, i);
-        if (silo_need_items(decoding, at, pair, 2) != 0)
+        const struct silo_field *child = SILO_FIELD_ITEM(field, i);
+        if (silo_need_items(decoding, child, pair, 2) != 0)
             return -1;
         if (pair->count != 2)
-            return silo_refuse(decoding, at, "a derived constexpr is a name and an expression");
-        if (silo_need_name(decoding, SILO_FIELD_ITEM(at, 0), &pair->items[0], &derived[i].name) !=
-            0)
+            return silo_refuse(decoding, child, "a derived constexpr is a name and an expression");
+        if (silo_need_name(decoding, SILO_FIELD_ITEM(child, 0), &pair->items[0],
+                           &derived[i].name) != 0)
             return -1;
-        derived[i].node = silo_decode_node(decoding, SILO_FIELD_ITEM(at, 1), &pair->items[1]);
+        derived[i].node = silo_decode_node(decoding, SILO_FIELD_ITEM(child, 1), &pair->items[1]);
         if (derived[i].node == NULL)
             return -1;
     }

@@ -36,10 +36,10 @@ static bool is_part(struct silo_string part) {
     if ((part.length == 3 && memcmp(part.data, "nan", 3) == 0) ||
         (part.length == 4 && memcmp(part.data, "tf32", 4) == 0))
         return true;
-    const size_t before = part.length == 0 ? 0 : part.length - 1;
-    return ((before == 6 && memcmp(part.data, "shape.", 6) == 0) ||
-            (before == 7 && memcmp(part.data, "stride.", 7) == 0)) &&
-           part.data[before] >= '0' && part.data[before] < '0' + MAX_RANK;
+    const size_t end = part.length == 0 ? 0 : part.length - 1;
+    return ((end == 6 && memcmp(part.data, "shape.", 6) == 0) ||
+            (end == 7 && memcmp(part.data, "stride.", 7) == 0)) &&
+           part.data[end] >= '0' && part.data[end] < '0' + MAX_RANK;
 }
 
 /* Whether a part is "member.OFFSET.SIZE", a member of a struct by value: only digits, and exactly

@@ -75,22 +75,22 @@ static int check_attachments(const struct silo_manifest *manifest,
                              const struct silo_decoding *decoding, const struct silo_json *node) {
     enum { MAX_ATTACHMENTS = 1 << 16 };
     const struct silo_field *field = SILO_FIELD_MEMBER(NULL, "attachments");
-    struct silo_string before = {NULL, 0}, name;
+    struct silo_string previous = {NULL, 0}, name;
     if (silo_need_items(decoding, field, node, MAX_ATTACHMENTS) != 0)
         return -1;
     for (uint32_t i = 0; i < node->count; i++) {
         const struct silo_json *pair = &node->items[i];
-        const struct silo_field *at = SILO_FIELD_ITEM(field, i);
+        const struct silo_field *child = SILO_FIELD_ITEM(field, i);
         if (pair->type != SILO_JSON_LIST || pair->count != 2)
-            return silo_refuse(decoding, at, "an attachment is a name and a blob");
-        if (silo_need_name(decoding, SILO_FIELD_ITEM(at, 0), &pair->items[0], &name) != 0)
+            return silo_refuse(decoding, child, "an attachment is a name and a blob");
+        if (silo_need_name(decoding, SILO_FIELD_ITEM(child, 0), &pair->items[0], &name) != 0)
             return -1;
-        if (i != 0 && silo_text_order(&before, &name) >= 0)
-            return silo_refuse(decoding, SILO_FIELD_ITEM(at, 0),
+        if (i != 0 && silo_text_order(&previous, &name) >= 0)
+            return silo_refuse(decoding, SILO_FIELD_ITEM(child, 0),
                                "attachments are not sorted, or two are called %s", name.data);
-        if (silo_blob_number(manifest, decoding, SILO_FIELD_ITEM(at, 1), &pair->items[1]) < 0)
+        if (silo_blob_number(manifest, decoding, SILO_FIELD_ITEM(child, 1), &pair->items[1]) < 0)
             return -1;
-        before = name;
+        previous = name;
     }
     if (node->count == 0)
         return silo_refuse(decoding, field, "a list of no attachments is left out");

@@ -82,10 +82,10 @@ static int decode_argument(const struct silo_decoding *decoding, const struct si
     argument->rank = (int32_t)axes;
     if (value == NULL)
         return 0; /* None, as the value of an argument */
-    const struct silo_field *at = SILO_FIELD_MEMBER(field, "value");
+    const struct silo_field *child = SILO_FIELD_MEMBER(field, "value");
     if (value->type == SILO_JSON_NULL)
-        return silo_refuse(decoding, at, "not in its canonical form");
-    return need_plain_value(decoding, at, value, &argument->value);
+        return silo_refuse(decoding, child, "not in its canonical form");
+    return need_plain_value(decoding, child, value, &argument->value);
 }
 
 static int decode_arguments(const struct silo_decoding *decoding, const struct silo_field *field,
@@ -174,24 +174,24 @@ static int decode_source(const struct reading *reading, const struct silo_field 
     const struct silo_decoding *decoding = reading->decoding;
     if (node->type != SILO_JSON_LIST || node->count != 3)
         return silo_refuse(decoding, field, "not an argument of a recorded launch");
-    const struct silo_field *at = SILO_FIELD_ITEM(field, 2);
+    const struct silo_field *child = SILO_FIELD_ITEM(field, 2);
     if (silo_need_name(decoding, SILO_FIELD_ITEM(field, 0), &node->items[0], &source->parameter) !=
             0 ||
         silo_need_word(decoding, SILO_FIELD_ITEM(field, 1), &node->items[1], kinds, 3,
                        "a source of an argument", &source->kind) != 0)
         return -1;
     if (source->kind == SILO_RECORDED_CONSTANT)
-        return need_plain_value(decoding, at, &node->items[2], &source->value);
+        return need_plain_value(decoding, child, &node->items[2], &source->value);
     if (source->kind == SILO_RECORDED_COMPUTED) {
-        source->node = decode_expression(reading, at, &node->items[2]);
+        source->node = decode_expression(reading, child, &node->items[2]);
         return source->node != NULL ? 0 : -1;
     }
     struct silo_string name;
-    if (silo_need_name(decoding, at, &node->items[2], &name) != 0)
+    if (silo_need_name(decoding, child, &node->items[2], &name) != 0)
         return -1;
     const int64_t number = argument_named(reading->parameters, &name);
     if (number < 0 || reading->arguments[number].kind == SILO_RECORDED_VALUE)
-        return silo_refuse(decoding, at, "%.64s is no argument of the plan that may change",
+        return silo_refuse(decoding, child, "%.64s is no argument of the plan that may change",
                            name.data);
     source->argument = (uint32_t)number;
     return 0;
@@ -244,12 +244,12 @@ static int decode_options(const struct silo_decoding *decoding, const struct sil
         return -1;
     for (uint32_t i = 0; i < node->count; i++) {
         const struct silo_json *pair = &node->items[i];
-        const struct silo_field *at = SILO_FIELD_ITEM(field, i);
+        const struct silo_field *child = SILO_FIELD_ITEM(field, i);
         if (pair->type != SILO_JSON_LIST || pair->count != 2)
-            return silo_refuse(decoding, at, "an option is a name and a value");
-        if (silo_need_name(decoding, SILO_FIELD_ITEM(at, 0), &pair->items[0], &options[i].name) !=
-                0 ||
-            need_plain_value(decoding, SILO_FIELD_ITEM(at, 1), &pair->items[1],
+            return silo_refuse(decoding, child, "an option is a name and a value");
+        if (silo_need_name(decoding, SILO_FIELD_ITEM(child, 0), &pair->items[0],
+                           &options[i].name) != 0 ||
+            need_plain_value(decoding, SILO_FIELD_ITEM(child, 1), &pair->items[1],
                              &options[i].value) != 0)
             return -1;
     }
@@ -297,17 +297,17 @@ static int decode_form(const struct silo_decoding *decoding, const struct silo_f
                      form) != 0)
         return -1;
     const struct silo_json *launches = members[SILO_STEP_FORM_LAUNCHES];
-    const struct silo_field *at = SILO_FIELD_MEMBER(field, "launches");
-    if (silo_need_items(decoding, at, launches, MAX_LAUNCHES) != 0)
+    const struct silo_field *child = SILO_FIELD_MEMBER(field, "launches");
+    if (silo_need_items(decoding, child, launches, MAX_LAUNCHES) != 0)
         return -1;
     if (launches->count == 0)
-        return silo_refuse(decoding, at, "a form has at least one launch");
+        return silo_refuse(decoding, child, "a form has at least one launch");
     struct silo_recorded_launch *array =
         silo_decoding_array(decoding, launches->count, sizeof *array);
     if (array == NULL)
         return -1;
     for (uint32_t i = 0; i < launches->count; i++)
-        if (decode_launch(&reading, SILO_FIELD_ITEM(at, i), &launches->items[i], &array[i]) != 0)
+        if (decode_launch(&reading, SILO_FIELD_ITEM(child, i), &launches->items[i], &array[i]) != 0)
             return -1;
     form->launches = array;
     form->launch_count = launches->count;
@@ -340,17 +340,17 @@ static int decode_plan(const struct silo_decoding *decoding, const struct silo_f
                           members[SILO_STEP_PARAMETERS], &plan->parameters) != 0)
         return -1;
     const struct silo_json *forms = members[SILO_STEP_FORMS];
-    const struct silo_field *at = SILO_FIELD_MEMBER(field, "forms");
-    if (silo_need_items(decoding, at, forms, MAX_FORMS) != 0)
+    const struct silo_field *child = SILO_FIELD_MEMBER(field, "forms");
+    if (silo_need_items(decoding, child, forms, MAX_FORMS) != 0)
         return -1;
     if (forms->count == 0)
-        return silo_refuse(decoding, at, "a plan has at least one form");
+        return silo_refuse(decoding, child, "a plan has at least one form");
     struct silo_recorded_form *recorded =
         silo_decoding_array(decoding, forms->count, sizeof *recorded);
     if (recorded == NULL)
         return -1;
     for (uint32_t i = 0; i < forms->count; i++)
-        if (decode_form(decoding, SILO_FIELD_ITEM(at, i), &forms->items[i], &plan->parameters,
+        if (decode_form(decoding, SILO_FIELD_ITEM(child, i), &forms->items[i], &plan->parameters,
                         &recorded[i]) != 0)
             return -1;
     plan->forms = recorded;
@@ -369,11 +369,11 @@ int silo_plans_open(struct silo_manifest *manifest, const struct silo_decoding *
     if (plans == NULL)
         return -1;
     for (uint32_t i = 0; i < node->count; i++) {
-        const struct silo_field *at = SILO_FIELD_ITEM(field, i);
-        if (decode_plan(decoding, at, &node->items[i], &plans[i]) != 0)
+        const struct silo_field *child = SILO_FIELD_ITEM(field, i);
+        if (decode_plan(decoding, child, &node->items[i], &plans[i]) != 0)
             return -1;
         if (i != 0 && silo_text_order(&plans[i - 1].name, &plans[i].name) >= 0)
-            return silo_refuse(decoding, SILO_FIELD_MEMBER(at, "name"),
+            return silo_refuse(decoding, SILO_FIELD_MEMBER(child, "name"),
                                "plans are not sorted, or two are called %s", plans[i].name.data);
     }
     manifest->plans = plans;

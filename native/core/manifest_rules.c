@@ -15,7 +15,7 @@ enum { MAX_STEPS = 65536, MAX_BOUNDS = 64 };
  * differ. */
 static int check_order(const struct silo_decoding *decoding, const struct silo_field *field,
                        const struct silo_json *rules) {
-    struct silo_json_text before = {0}, now = {0};
+    struct silo_json_text previous = {0}, now = {0};
     int wrong = 0;
     for (uint32_t i = 0; i < rules->count && wrong == 0; i++) {
         now.bytes = 0;
@@ -23,17 +23,17 @@ static int check_order(const struct silo_decoding *decoding, const struct silo_f
         if (now.failed) {
             wrong = silo_fail_memory(decoding->error);
         } else if (i != 0) {
-            const int order = silo_bytes_order(before.data, before.bytes, now.data, now.bytes);
+            const int order = silo_bytes_order(previous.data, previous.bytes, now.data, now.bytes);
             if (order >= 0)
                 wrong = silo_refuse(decoding, field,
                                     order == 0 ? "two dispatch rules have one bucket"
                                                : "not in its canonical form");
         }
-        const struct silo_json_text swap = before;
-        before = now;
+        const struct silo_json_text swap = previous;
+        previous = now;
         now = swap;
     }
-    silo_json_text_free(&before);
+    silo_json_text_free(&previous);
     silo_json_text_free(&now);
     return wrong;
 }
@@ -217,9 +217,9 @@ static int decode_compilers(struct silo_manifest *manifest, const struct silo_de
     if (compilers == NULL)
         return -1;
     for (uint32_t i = 0; i < node->count; i++) {
-        const struct silo_field *at = SILO_FIELD_ITEM(field, i);
-        if (silo_table_row(decoding, manifest->tables, SILO_TABLE_COMPILERS, at, &node->items[i]) ==
-            NULL)
+        const struct silo_field *child = SILO_FIELD_ITEM(field, i);
+        if (silo_table_row(decoding, manifest->tables, SILO_TABLE_COMPILERS, child,
+                           &node->items[i]) == NULL)
             return -1;
         compilers[i] = (uint32_t)node->items[i].integer;
     }

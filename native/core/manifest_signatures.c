@@ -417,17 +417,17 @@ int silo_decode_target(const struct silo_decoding *decoding, const struct silo_f
         return -1;
     const char *text = target->text.data;
     const char *colon = memchr(text, ':', target->text.length);
-    const size_t before = colon != NULL ? (size_t)(colon - text) : target->text.length;
-    if (!silo_known_target_kind(decoding->known, text, before))
+    const size_t kind_length = colon != NULL ? (size_t)(colon - text) : target->text.length;
+    if (!silo_known_target_kind(decoding->known, text, kind_length))
         return silo_refuse(decoding, field, "unknown target %s", text);
     if (colon == NULL)
         return silo_refuse(decoding, field, "the target %s names no arch", text);
-    char *kind = silo_decoding_array(decoding, before + 1, 1);
+    char *kind = silo_decoding_array(decoding, kind_length + 1, 1);
     if (kind == NULL)
         return -1;
-    memcpy(kind, text, before);
-    target->kind = (struct silo_string){kind, (uint32_t)before};
-    target->arch = (struct silo_string){colon + 1, target->text.length - (uint32_t)before - 1};
+    memcpy(kind, text, kind_length);
+    target->kind = (struct silo_string){kind, (uint32_t)kind_length};
+    target->arch = (struct silo_string){colon + 1, target->text.length - (uint32_t)kind_length - 1};
     if (!is_arch(target->kind, target->arch.data, target->arch.length))
         return silo_refuse(decoding, field, "unknown target %s: not an arch of %s", text, kind);
     return 0;

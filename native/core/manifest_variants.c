@@ -104,16 +104,16 @@ static int decode_tables(struct silo_manifest *manifest, const struct silo_decod
                                     SILO_VARIANT_TARGET,         SILO_VARIANT_LAUNCH};
     for (size_t i = 0; i < sizeof order; i++) {
         const int which = order[i];
-        const struct silo_field *at = SILO_FIELD_MEMBER(field, SILO_VARIANT_NAMES[which].name);
+        const struct silo_field *child = SILO_FIELD_MEMBER(field, SILO_VARIANT_NAMES[which].name);
         if (which == SILO_VARIANT_SPECIALIZATION) {
-            rows[which] = specialization_of(manifest, decoding, at, members[which],
+            rows[which] = specialization_of(manifest, decoding, child, members[which],
                                             rows[SILO_VARIANT_SIGNATURE]);
         } else {
             size_t row = 0;
             while (ROWS[row].member != which)
                 row++;
             rows[which] =
-                silo_table_row(decoding, manifest->tables, ROWS[row].table, at, members[which]);
+                silo_table_row(decoding, manifest->tables, ROWS[row].table, child, members[which]);
         }
         if (rows[which] == NULL)
             return -1;
@@ -287,11 +287,11 @@ static uint32_t identities_add(struct identities *set, const struct identity *id
         hash = (hash ^ identity->rows[i]) * UINT64_C(0x9E3779B97F4A7C15);
         hash ^= hash >> 32;
     }
-    for (uint32_t at = (uint32_t)hash & set->mask;; at = (at + 1) & set->mask) {
-        const uint32_t number = set->places[at];
+    for (uint32_t slot = (uint32_t)hash & set->mask;; slot = (slot + 1) & set->mask) {
+        const uint32_t number = set->places[slot];
         if (number == 0) {
             set->all[set->count] = *identity;
-            set->places[at] = ++set->count;
+            set->places[slot] = ++set->count;
             return set->count - 1;
         }
         if (memcmp(&set->all[number - 1], identity, sizeof *identity) == 0)

@@ -254,11 +254,11 @@ static int leaf_value(const struct silo_node *leaf, const struct silo_leaves *le
     return 0;
 }
 
-static int no_value(const struct silo_node *node, const int64_t *operands, int why,
+static int no_value(const struct silo_node *node, const int64_t *operands, int status,
                     silo_error *error) {
     struct silo_wording text = {0};
     silo_wording_add(&text, "%s(%lld", names[node->op], (long long)operands[0]);
-    if (why == ZERO_DIVISION) {
+    if (status == ZERO_DIVISION) {
         silo_wording_add(&text, ", 0): division by zero");
         return refuse(&text, error);
     }
@@ -296,6 +296,6 @@ int silo_node_evaluate(const struct silo_node *node, const struct silo_leaves *l
     if (node->operand_count == 2 &&
         silo_node_evaluate(node->operands[1], leaves, &operands[1], error) != 0)
         return -1;
-    const int why = silo_node_apply(node->op, operands, value);
-    return why == 0 ? 0 : no_value(node, operands, why, error);
+    const int status = silo_node_apply(node->op, operands, value);
+    return status == 0 ? 0 : no_value(node, operands, status, error);
 }

@@ -169,9 +169,9 @@ SILO_INLINE void *silo_pack_struct(const struct silo_packing *packing,
 /* Whether entry `i` is the first member of a struct by value. The members of a struct are adjacent,
  * with increasing offsets. */
 SILO_INLINE bool silo_begins_struct(const struct silo_packing *packing, uint32_t i) {
-    const struct silo_packed *own = &packing->packed[i], *before = own - 1;
-    return own->struct_size != 0 && (i == 0 || before->struct_size != own->struct_size ||
-                                     own->member_at <= before->member_at);
+    const struct silo_packed *item = &packing->packed[i], *previous = item - 1;
+    return item->struct_size != 0 && (i == 0 || previous->struct_size != item->struct_size ||
+                                      item->member_at <= previous->member_at);
 }
 
 /* Copies the members of structs by value together. Afterwards `params` has the parameters of the

@@ -194,10 +194,10 @@ bool silo_plan_derived_varies(const struct silo_plan_derived *derived) {
     return varies;
 }
 
-static int refuse_derived(const struct silo_plan_derived *derived, const silo_error *why,
+static int refuse_derived(const struct silo_plan_derived *derived, const silo_error *failure,
                           silo_error *error) {
-    return silo_fail(error, why->code, "%s: argument '%s' %s", derived->kernel, derived->name,
-                     why->text);
+    return silo_fail(error, failure->code, "%s: argument '%s' %s", derived->kernel, derived->name,
+                     failure->text);
 }
 
 static int make_struct(const struct silo_plan_derived *derived,
@@ -220,15 +220,16 @@ static int make_struct(const struct silo_plan_derived *derived,
     return 0;
 }
 
-/* Fills `out` with the values from which the tensor map is made. -1 with `why`. */
+/* Fills `out` with the values from which the tensor map is made. -1 with `failure`. */
 static int describe(const struct silo_plan_derived *derived,
                     const struct silo_plan_arguments *arguments, const uint64_t *values,
-                    struct silo_descriptor *out, silo_error *why) {
+                    struct silo_descriptor *out, silo_error *failure) {
     if (derived->argument >= 0) {
         const silo_bindings *bindings = &arguments->bindings;
-        return silo_map_of_array(
-            derived->map, values[derived->address], bindings->ndims[derived->argument],
-            bindings->shapes[derived->argument], bindings->strides[derived->argument], out, why);
+        return silo_map_of_array(derived->map, values[derived->address],
+                                 bindings->ndims[derived->argument],
+                                 bindings->shapes[derived->argument],
+                                 bindings->strides[derived->argument], out, failure);
     }
     *out = derived->descriptor;
     if (values == NULL)
@@ -241,7 +242,7 @@ static int describe(const struct silo_plan_derived *derived,
         if (derived->strides[axis] >= 0)
             out->strides[axis] = (int64_t)values[derived->strides[axis]];
     }
-    return silo_descriptor_check(out, derived->type, why);
+    return silo_descriptor_check(out, derived->type, failure);
 }
 
 int silo_plan_make(const struct silo_plan_derived *derived, struct silo_gpu_device *device,
@@ -249,18 +250,18 @@ int silo_plan_make(const struct silo_plan_derived *derived, struct silo_gpu_devi
                    uint8_t *block, silo_error *error) {
     _Alignas(SILO_MAP_ALIGN) uint8_t map[SILO_MAP_BYTES];
     struct silo_descriptor now;
-    silo_error why = {.code = SILO_OK};
+    silo_error failure = {.code = SILO_OK};
     if (derived->form != NULL)
         return make_struct(derived, arguments, values[derived->address], block, error);
     /* the padding must be equal too, because memcmp compares all bytes */
     memset(&now, 0, sizeof now);
-    if (describe(derived, arguments, values, &now, &why) != 0)
-        return refuse_derived(derived, &why, error);
+    if (describe(derived, arguments, values, &now, &failure) != 0)
+        return refuse_derived(derived, &failure, error);
     if (derived->map == NULL || memcmp(&now, derived->last, sizeof now) == 0)
         return 0; /* without a tensor map, the kernel takes the parts of the descriptor as separate
                      parameters, which are copied elsewhere */
-    if (silo_tensor_map_encode(device, derived->map, &now, map, &why) != 0)
-        return refuse_derived(derived, &why, error);
+    if (silo_tensor_map_encode(device, derived->map, &now, map, &failure) != 0)
+        return refuse_derived(derived, &failure, error);
     memcpy(block + derived->at, map, sizeof map);
     *derived->last = now;
     return 0;
@@ -357,25 +358,26 @@ int silo_plan_order(struct silo_plan_node *nodes, uint32_t count,
                     silo_error *error) {
     const size_t words = ((size_t)count + 63) / 64;
     /* For each node, a bit for every node that is done before it, directly or indirectly. */
-    uint64_t *before = effects != NULL ? calloc(count, words * sizeof *before) : NULL;
+    uint64_t *ancestor_bits = effects != NULL ? calloc(count, words * sizeof *ancestor_bits) : NULL;
     uint32_t *after = malloc((size_t)count * sizeof *after + 1);
-    int result = (effects != NULL && before == NULL) || after == NULL ? -1 : 0;
+    int result = (effects != NULL && ancestor_bits == NULL) || after == NULL ? -1 : 0;
     for (uint32_t i = 0; i < count && result == 0; i++) {
         uint32_t conflicts = 0;
         if (effects == NULL && i > 0)
             after[conflicts++] = i - 1;
         for (uint32_t j = i; effects != NULL && j-- > 0;) {
-            uint64_t *own = before + i * words;
-            if ((own[j / 64] >> j % 64 & 1) != 0 || !conflict(&effects[i], &effects[j], overlaps))
+            uint64_t *ancestors = ancestor_bits + i * words;
+            if ((ancestors[j / 64] >> j % 64 & 1) != 0 ||
+                !conflict(&effects[i], &effects[j], overlaps))
                 continue;
             after[conflicts++] = j;
             for (size_t word = 0; word < words; word++)
-                own[word] |= before[j * words + word];
-            own[j / 64] |= UINT64_C(1) << j % 64;
+                ancestors[word] |= ancestor_bits[j * words + word];
+            ancestors[j / 64] |= UINT64_C(1) << j % 64;
         }
         result = silo_plan_wait_for(&nodes[i], after, conflicts, error);
     }
-    free(before);
+    free(ancestor_bits);
     free(after);
     return result == 0 ? 0 : silo_fail_memory(error);
 }

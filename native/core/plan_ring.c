@@ -121,8 +121,8 @@ int silo_plan_ring_write(const struct silo_plan_ring *ring,
     if (code == 0) {
         code = gpu->copy(ring->address, (uint64_t)(uintptr_t)image,
                          sizeof head + node_bytes + run_bytes, stream);
-        const int done = gpu->stream_synchronize(stream);
-        code = code != 0 ? code : done;
+        const int status = gpu->stream_synchronize(stream);
+        code = code != 0 ? code : status;
         gpu->stream_destroy(stream);
     }
     free(image);

@@ -56,13 +56,13 @@ static struct silo_gpu *gpu_of(int32_t device) {
 static int locate_gpu(const struct silo_bundle *bundle, struct silo_used_device *located,
                       const char *kernel, silo_error *error) {
     struct silo_gpu_facts facts;
-    silo_error why = {.details = NULL};
+    silo_error failure = {.details = NULL};
     const char *library = located->gpu == &silo_cuda ? bundle->cuda_library : bundle->hip_library;
-    if (silo_gpu_open(located->gpu, library, &why) != 0 ||
-        silo_gpu_describe(located->gpu, located->index, &facts, &why) != 0) {
-        const int32_t code = why.driver_code;
-        silo_fail_driver(error, why.code, code, "%s: %s", kernel, why.text);
-        silo_error_clear(&why);
+    if (silo_gpu_open(located->gpu, library, &failure) != 0 ||
+        silo_gpu_describe(located->gpu, located->index, &facts, &failure) != 0) {
+        const int32_t code = failure.driver_code;
+        silo_fail_driver(error, failure.code, code, "%s: %s", kernel, failure.text);
+        silo_error_clear(&failure);
         return -1;
     }
     /* Cuts off AMD's features: "gfx90a:sramecc+:xnack-". */

@@ -29,11 +29,11 @@ static int usage(silo_error *error, const char *function, const char *problem) {
     return silo_fail(error, SILO_ERROR_USAGE, "%s: %s", function, problem);
 }
 
-/* Returns the error's code. `own` was filled in place of `error` if the caller passed NULL. */
-static SILO_NOINLINE int finish(silo_error *error, silo_error *own) {
-    const int code = error != NULL ? error->code : own->code;
+/* Returns the error's code. `local` was filled in place of `error` if the caller passed NULL. */
+static SILO_NOINLINE int finish(silo_error *error, silo_error *local) {
+    const int code = error != NULL ? error->code : local->code;
     if (error == NULL)
-        silo_error_clear(own);
+        silo_error_clear(local);
     return code != SILO_OK ? code : SILO_ERROR_INTERNAL;
 }
 
@@ -56,10 +56,10 @@ static int open_file(const char *path, const silo_options *options, silo_bundle 
 
 int silo_open(const char *path, const silo_options *options, silo_bundle **bundle,
               silo_error *error) {
-    silo_error own;
-    if (open_file(path, options, bundle, error != NULL ? error : &own) == 0)
+    silo_error local;
+    if (open_file(path, options, bundle, error != NULL ? error : &local) == 0)
         return 0;
-    return finish(error, &own);
+    return finish(error, &local);
 }
 
 static int open_memory(const void *data, size_t bytes, const char *name,
@@ -78,10 +78,10 @@ static int open_memory(const void *data, size_t bytes, const char *name,
 
 int silo_open_memory(const void *data, size_t bytes, const char *name, const silo_options *options,
                      silo_bundle **bundle, silo_error *error) {
-    silo_error own;
-    if (open_memory(data, bytes, name, options, bundle, error != NULL ? error : &own) == 0)
+    silo_error local;
+    if (open_memory(data, bytes, name, options, bundle, error != NULL ? error : &local) == 0)
         return 0;
-    return finish(error, &own);
+    return finish(error, &local);
 }
 
 void silo_close(silo_bundle *bundle) {
@@ -119,10 +119,10 @@ static int find(silo_bundle *bundle, const char *name, silo_kernel **kernel, sil
 }
 
 int silo_find(silo_bundle *bundle, const char *name, silo_kernel **kernel, silo_error *error) {
-    silo_error own;
-    if (find(bundle, name, kernel, error != NULL ? error : &own) == 0)
+    silo_error local;
+    if (find(bundle, name, kernel, error != NULL ? error : &local) == 0)
         return 0;
-    return finish(error, &own);
+    return finish(error, &local);
 }
 
 size_t silo_parameter_count(const silo_kernel *kernel) {
@@ -223,34 +223,34 @@ static int call_kernel(silo_kernel *kernel, const silo_queue *queue, const silo_
 SILO_HOT int silo_launch(silo_kernel *kernel, const silo_queue *queue,
                          const silo_argument *arguments, size_t count, const silo_call *call,
                          silo_error *error) {
-    silo_error own;
-    silo_error *filled = error != NULL ? error : &own;
+    silo_error local;
+    silo_error *filled = error != NULL ? error : &local;
     if (SILO_LIKELY(call_kernel(kernel, queue, arguments, count, call, LAUNCH, NULL, filled) == 0))
         return 0;
-    return finish(error, &own);
+    return finish(error, &local);
 }
 
 int silo_warmup(silo_kernel *kernel, const silo_queue *queue, const silo_argument *arguments,
                 size_t count, const silo_call *call, silo_error *error) {
-    silo_error own;
-    silo_error *filled = error != NULL ? error : &own;
+    silo_error local;
+    silo_error *filled = error != NULL ? error : &local;
     if (call_kernel(kernel, queue, arguments, count, call, WARMUP, NULL, filled) == 0)
         return 0;
-    return finish(error, &own);
+    return finish(error, &local);
 }
 
 int silo_explain(silo_kernel *kernel, const silo_queue *queue, const silo_argument *arguments,
                  size_t count, const silo_call *call, char **text, silo_error *error) {
-    silo_error own;
-    silo_error *filled = error != NULL ? error : &own;
+    silo_error local;
+    silo_error *filled = error != NULL ? error : &local;
     if (text == NULL) {
         usage(filled, "silo_explain", "needs a place for the text");
-        return finish(error, &own);
+        return finish(error, &local);
     }
     *text = NULL;
     if (call_kernel(kernel, queue, arguments, count, call, EXPLAIN, text, filled) == 0)
         return 0;
-    return finish(error, &own);
+    return finish(error, &local);
 }
 
 /* ---- plans ---- */
@@ -284,10 +284,10 @@ static int find_plan(silo_bundle *bundle, const char *name, const silo_queue *qu
 
 int silo_bundle_plan(silo_bundle *bundle, const char *name, const silo_queue *queue,
                      silo_plan **plan, silo_error *error) {
-    silo_error own;
-    if (find_plan(bundle, name, queue, plan, error != NULL ? error : &own) == 0)
+    silo_error local;
+    if (find_plan(bundle, name, queue, plan, error != NULL ? error : &local) == 0)
         return 0;
-    return finish(error, &own);
+    return finish(error, &local);
 }
 
 size_t silo_plan_parameter_count(const silo_plan *plan) {
@@ -328,60 +328,60 @@ static int call_plan(silo_plan *plan, void *stream, const silo_argument *argumen
 
 int silo_plan_call(silo_plan *plan, void *stream, const silo_argument *arguments, size_t count,
                    silo_error *error) {
-    silo_error own;
-    silo_error *filled = error != NULL ? error : &own;
+    silo_error local;
+    silo_error *filled = error != NULL ? error : &local;
     if (plan == NULL) {
         usage(filled, "silo_plan_call", "needs a plan");
-        return finish(error, &own);
+        return finish(error, &local);
     }
     if (silo_bundle_plan_take(plan, filled) != 0)
-        return finish(error, &own);
+        return finish(error, &local);
     const int result = call_plan(plan, stream, arguments, count, filled);
     silo_bundle_plan_give(plan);
-    return result == 0 ? 0 : finish(error, &own);
+    return result == 0 ? 0 : finish(error, &local);
 }
 
 int silo_plan_begin(const silo_queue *queue, silo_plan **plan, silo_error *error) {
-    silo_error own;
-    silo_error *filled = error != NULL ? error : &own;
+    silo_error local;
+    silo_error *filled = error != NULL ? error : &local;
     if (queue == NULL || plan == NULL) {
         usage(filled, "silo_plan_begin", "needs a queue and a place for the plan");
-        return finish(error, &own);
+        return finish(error, &local);
     }
     *plan = silo_bundle_plan_new(queue, filled);
-    return *plan != NULL ? 0 : finish(error, &own);
+    return *plan != NULL ? 0 : finish(error, &local);
 }
 
 int silo_plan_add(silo_plan *plan, silo_kernel *kernel, const silo_argument *arguments,
                   size_t count, const silo_call *call, silo_error *error) {
-    silo_error own;
-    silo_error *filled = error != NULL ? error : &own;
+    silo_error local;
+    silo_error *filled = error != NULL ? error : &local;
     if (plan == NULL) {
         usage(filled, "silo_plan_add", "needs a plan");
-        return finish(error, &own);
+        return finish(error, &local);
     }
     if (silo_bundle_plan_take(plan, filled) != 0)
-        return finish(error, &own);
+        return finish(error, &local);
     const int result = call_kernel(kernel, silo_bundle_plan_queue(plan), arguments, count, call,
                                    ADD, plan, filled);
     if (result != 0)
         silo_bundle_plan_spoil(plan);
     silo_bundle_plan_give(plan);
-    return result == 0 ? 0 : finish(error, &own);
+    return result == 0 ? 0 : finish(error, &local);
 }
 
 int silo_plan_run(silo_plan *plan, void *stream, silo_error *error) {
-    silo_error own;
-    silo_error *filled = error != NULL ? error : &own;
+    silo_error local;
+    silo_error *filled = error != NULL ? error : &local;
     if (plan == NULL) {
         usage(filled, "silo_plan_run", "needs a plan");
-        return finish(error, &own);
+        return finish(error, &local);
     }
     if (silo_bundle_plan_take(plan, filled) != 0)
-        return finish(error, &own);
+        return finish(error, &local);
     const int result = silo_bundle_plan_run(plan, stream, filled);
     silo_bundle_plan_give(plan);
-    return result == 0 ? 0 : finish(error, &own);
+    return result == 0 ? 0 : finish(error, &local);
 }
 
 const char *silo_plan_explain(const silo_plan *plan, const char **reason) {

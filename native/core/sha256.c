@@ -22,9 +22,9 @@ static inline uint32_t rotated(uint32_t x, int by) {
     return x >> by | x << (32 - by);
 }
 
-static inline uint32_t big_endian(const uint8_t *at) {
+static inline uint32_t big_endian(const uint8_t *bytes) {
     uint32_t word;
-    memcpy(&word, at, sizeof word);
+    memcpy(&word, bytes, sizeof word);
     return __builtin_bswap32(word);
 }
 

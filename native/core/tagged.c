@@ -152,12 +152,12 @@ static int read_descriptor(struct silo_tagged *tagged, int32_t index, const silo
     memcpy(descriptor->shape, argument->shape, bytes);
     memcpy(descriptor->strides, silo_tagged_strides(argument, room), bytes);
     const struct silo_dtype type = {(uint8_t)(argument->element >> 8), (uint8_t)argument->element};
-    silo_error why = {.details = NULL};
+    silo_error failure = {.details = NULL};
     if (argument->block == NULL)
         return silo_tagged_refuse(intake, index, SILO_ERROR_USAGE, error, "has no block shape");
-    if (silo_descriptor_check(descriptor, type, &why) != 0 ||
-        silo_descriptor_block_bits(argument->block, descriptor->rank, &block, &why) != 0)
-        return silo_tagged_refuse(intake, index, why.code, error, "%s", why.text);
+    if (silo_descriptor_check(descriptor, type, &failure) != 0 ||
+        silo_descriptor_block_bits(argument->block, descriptor->rank, &block, &failure) != 0)
+        return silo_tagged_refuse(intake, index, failure.code, error, "%s", failure.text);
     tagged->slots[index] = tagged->descriptors_used++;
     tagged->key[index] =
         SILO_CODE(SILO_VALUE_DESCRIPTOR, argument->element >> 8, argument->element & 0xff,

@@ -159,11 +159,11 @@ int silo_tensor_map_encode(struct silo_gpu_device *device, const struct silo_map
     uint64_t sizes[SILO_MAX_RANK], strides[SILO_MAX_RANK];
     uint32_t box[SILO_MAX_RANK], steps[SILO_MAX_RANK];
     for (uint32_t i = 0; i < form->rank; i++) {
-        const uint32_t own = form->rank - 1 - i;
-        sizes[i] = (uint64_t)descriptor->shape[own];
-        box[i] = form->box[own];
+        const uint32_t axis = form->rank - 1 - i;
+        sizes[i] = (uint64_t)descriptor->shape[axis];
+        box[i] = form->box[axis];
         steps[i] = 1;
-        strides[i] = own > 0 ? (uint64_t)descriptor->strides[own - 1] * form->element_bytes : 0;
+        strides[i] = axis > 0 ? (uint64_t)descriptor->strides[axis - 1] * form->element_bytes : 0;
     }
     if (form->fp4_padded)
         sizes[0] *= 2;

@@ -4,10 +4,10 @@
 
 static uint64_t hash_of(const char *text, size_t *length) {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    const char *at = text;
-    for (; *at != '\0'; at++)
-        hash = (hash ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
-    *length = (size_t)(at - text);
+    const char *cursor = text;
+    for (; *cursor != '\0'; cursor++)
+        hash = (hash ^ (unsigned char)*cursor) * UINT64_C(0x100000001b3);
+    *length = (size_t)(cursor - text);
     return hash ^ hash >> 32;
 }
 

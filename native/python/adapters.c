@@ -67,10 +67,10 @@ static bool calls_methods(PyTypeObject *type, enum silo_adapter_kind kind) {
     /* Since Python 3.12 a class may define __buffer__ in Python; C types have a slot wrapper there.
      */
     PyObject *method = PyObject_GetAttrString((PyObject *)type, "__buffer__");
-    const bool own = method != NULL && Py_TYPE(method) != &PyWrapperDescr_Type;
+    const bool is_method = method != NULL && Py_TYPE(method) != &PyWrapperDescr_Type;
     silo_forget_error();
     Py_XDECREF(method);
-    return own;
+    return is_method;
 }
 
 static const struct dl_exchange *exchange_of(PyTypeObject *type) {
@@ -238,24 +238,24 @@ static struct silo_adapter *put(struct silo_adapter *adapter, struct silo_adapte
         return NULL;
     }
     struct silo_adapter_slot *slot = place(silo_adapters, adapter->type);
-    struct silo_adapter *before = slot->type != NULL ? slot->adapter : NULL;
-    if (before != NULL && silo_adapter_lives(before)) {
+    struct silo_adapter *old = slot->type != NULL ? slot->adapter : NULL;
+    if (old != NULL && silo_adapter_lives(old)) {
         /* The old adapter is changed in place, because a call further up the stack may be reading
          * it. */
-        before->exchange = adapter->exchange;
-        before->kind = adapter->kind;
-        before->calls = adapter->calls;
-        before->rounds = adapter->rounds;
-        before->laid_out = adapter->laid_out;
+        old->exchange = adapter->exchange;
+        old->kind = adapter->kind;
+        old->calls = adapter->calls;
+        old->rounds = adapter->rounds;
+        old->laid_out = adapter->laid_out;
         adapter->next = *out;
         *out = adapter;
-        return before;
+        return old;
     }
     __atomic_store_n(&slot->adapter, adapter, __ATOMIC_RELEASE);
     /* The type is stored last, so that a reader that sees the type also sees the adapter. */
     __atomic_store_n(&slot->type, adapter->type, __ATOMIC_RELEASE);
-    if (before != NULL)
-        retire(before, out);
+    if (old != NULL)
+        retire(old, out);
     else
         silo_adapters->used++;
     return adapter;

@@ -74,11 +74,12 @@ static struct silo_device_fact *facts_of(PyObject *dict, uint32_t *count) {
     const Py_ssize_t size = PyDict_Size(dict);
     struct silo_device_fact *facts = PyMem_Calloc((size_t)size + 1, sizeof *facts);
     PyObject *name, *value;
-    Py_ssize_t at = 0;
+    Py_ssize_t position = 0;
     *count = 0;
     if (facts == NULL)
         PyErr_NoMemory();
-    while (facts != NULL && *count < (uint32_t)size && PyDict_Next(dict, &at, &name, &value)) {
+    while (facts != NULL && *count < (uint32_t)size &&
+           PyDict_Next(dict, &position, &name, &value)) {
         struct silo_device_fact *fact = &facts[(*count)++];
         fact->name = PyUnicode_AsUTF8AndSize(name, NULL);
         fact->value = fact->name != NULL ? PyLong_AsLongLong(value) : 0;

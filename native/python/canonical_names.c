@@ -10,12 +10,12 @@ static PyObject *tuples[CACHED_TUPLES]; /* owned tuples; NULL if empty */
 SILO_NOINLINE PyObject *silo_canonical_slow(PyObject *name) {
     if (!PyUnicode_CheckExact(name))
         return name;
-    struct silo_canonical *at =
+    struct silo_canonical *entry =
         &silo_canonical[(size_t)(uintptr_t)name >> 4 & (SILO_CANONICAL_NAMES - 1)];
-    PyObject *interned = Py_NewRef(name), *old = at->name;
+    PyObject *interned = Py_NewRef(name), *old = entry->name;
     PyUnicode_InternInPlace(&interned);
-    at->name = Py_NewRef(name);
-    at->interned = interned;
+    entry->name = Py_NewRef(name);
+    entry->interned = interned;
     Py_XDECREF(old); /* only the name is released: calls in progress may use the interned string */
     return interned;
 }

@@ -19,9 +19,9 @@ PyObject *silo_canonical_slow(PyObject *name);
 /* Returns the interned string that equals a name, borrowed. An object that is not a str is returned
  * itself. */
 SILO_INLINE PyObject *silo_canonical_name(PyObject *name) {
-    const struct silo_canonical *at =
+    const struct silo_canonical *entry =
         &silo_canonical[(size_t)(uintptr_t)name >> 4 & (SILO_CANONICAL_NAMES - 1)];
-    return SILO_LIKELY(at->name == name) ? at->interned : silo_canonical_slow(name);
+    return SILO_LIKELY(entry->name == name) ? entry->interned : silo_canonical_slow(name);
 }
 
 /* Returns the names as a tuple (a new reference). The tuple is cached, so that a call site gets the

@@ -33,13 +33,13 @@ static void add_text(struct line *line, const char *text) {
 
 static void add_number(struct line *line, uint64_t value, unsigned base) {
     char digits[24];
-    size_t at = sizeof digits;
-    digits[--at] = '\0';
+    size_t begin = sizeof digits;
+    digits[--begin] = '\0';
     do {
-        digits[--at] = "0123456789abcdef"[value % base];
+        digits[--begin] = "0123456789abcdef"[value % base];
         value /= base;
     } while (value != 0);
-    add_text(line, digits + at);
+    add_text(line, digits + begin);
 }
 
 static void add_program(struct line *line, const uint32_t grid[3], uint64_t program) {
@@ -103,13 +103,13 @@ static void tell(const struct silo_cpu_runner *runner, int signal, const siginfo
 
 /* Does what would happen without this handler: calls the earlier handler, ignores the signal, or
  * restores the default action. */
-static void pass_on(int signal, siginfo_t *info, void *machine, struct sigaction *before) {
-    if (before->sa_flags & SA_SIGINFO) {
-        before->sa_sigaction(signal, info, machine);
-    } else if (before->sa_handler == SIG_IGN && info->si_code <= 0) {
+static void pass_on(int signal, siginfo_t *info, void *machine, struct sigaction *old_action) {
+    if (old_action->sa_flags & SA_SIGINFO) {
+        old_action->sa_sigaction(signal, info, machine);
+    } else if (old_action->sa_handler == SIG_IGN && info->si_code <= 0) {
         return; /* a process sent the signal; a signal of a fault cannot be ignored */
-    } else if (before->sa_handler != SIG_DFL && before->sa_handler != SIG_IGN) {
-        before->sa_handler(signal);
+    } else if (old_action->sa_handler != SIG_DFL && old_action->sa_handler != SIG_IGN) {
+        old_action->sa_handler(signal);
     } else {
         struct sigaction usual;
         memset(&usual, 0, sizeof usual);

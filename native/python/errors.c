@@ -178,10 +178,10 @@ void silo_add_note(const char *format, ...) {
     va_start(arguments, format);
     PyObject *note = PyUnicode_FromFormatV(format, arguments);
     va_end(arguments);
-    PyObject *done = note && value ? PyObject_CallMethod(value, "add_note", "O", note) : NULL;
-    if (done == NULL)
+    PyObject *result = note && value ? PyObject_CallMethod(value, "add_note", "O", note) : NULL;
+    if (result == NULL)
         silo_forget_error();
-    Py_XDECREF(done);
+    Py_XDECREF(result);
     Py_XDECREF(note);
     PyErr_Restore(type, value, traceback);
 }
@@ -190,13 +190,13 @@ void silo_add_note(const char *format, ...) {
  * without an exception for any other object. */
 static PyObject *array_words(PyObject *object) {
     PyObject *module = PyImport_ImportModule("silo.core.argument_facts");
-    PyObject *words = module ? PyObject_CallMethod(module, "describe_array", "(O)", object) : NULL;
+    PyObject *text = module ? PyObject_CallMethod(module, "describe_array", "(O)", object) : NULL;
     Py_XDECREF(module);
-    if (words == NULL)
+    if (text == NULL)
         silo_forget_error();
-    else if (words == Py_None)
-        Py_CLEAR(words);
-    return words;
+    else if (text == Py_None)
+        Py_CLEAR(text);
+    return text;
 }
 
 PyObject *silo_describe(PyObject *object) {

@@ -26,10 +26,10 @@ static void drop_copies(struct silo_flight_copies *copies) {
 }
 
 static SILO_NOINLINE void exchange_copies(struct silo_flight_slot *slot) {
-    struct silo_flight_copies *before = slot->copies;
+    struct silo_flight_copies *old = slot->copies;
     slot->copies = waiting;
     waiting = NULL;
-    drop_copies(before);
+    drop_copies(old);
 }
 
 /* Offsets inside torch's objects that lead to a tensor's storage. They are copied into registers,
@@ -48,12 +48,12 @@ SILO_INLINE struct places torch_places(void) {
 }
 
 /* Reads the address and the bytes of a tensor's storage directly from torch's objects. */
-SILO_INLINE void storage_of(PyObject *tensor, const struct places *at, uint64_t *words) {
+SILO_INLINE void storage_of(PyObject *tensor, const struct places *offsets, uint64_t *words) {
     const char *implementation, *storage;
-    memcpy(&implementation, (const char *)tensor + at->handle, sizeof implementation);
-    memcpy(&storage, implementation + at->storage, sizeof storage);
-    memcpy(&words[1], storage + at->data, sizeof *words);
-    memcpy(&words[2], storage + at->bytes, sizeof *words);
+    memcpy(&implementation, (const char *)tensor + offsets->handle, sizeof implementation);
+    memcpy(&storage, implementation + offsets->storage, sizeof storage);
+    memcpy(&words[1], storage + offsets->data, sizeof *words);
+    memcpy(&words[2], storage + offsets->bytes, sizeof *words);
     if (SILO_UNLIKELY((int64_t)words[2] < 0)) /* the size is symbolic */
         words[1] = words[2] = 0;
 }
@@ -67,10 +67,10 @@ static SILO_NOINLINE void extent_of_other(PyObject *object, uint64_t *words) {
         (adapter->kind != SILO_ADAPT_BUFFER && adapter->kind != SILO_ADAPT_EXCHANGE &&
          adapter->kind != SILO_ADAPT_TORCH))
         return;
-    const struct places at = torch_places();
+    const struct places offsets = torch_places();
     /* A torch.nn.Parameter has the same memory layout as a torch.Tensor. */
-    if (adapter->kind == SILO_ADAPT_TORCH && at.tensor != NULL) {
-        storage_of(object, &at, words);
+    if (adapter->kind == SILO_ADAPT_TORCH && offsets.tensor != NULL) {
+        storage_of(object, &offsets, words);
         return;
     }
     if (silo_shape_read(object, adapter, &shape) != 0) {
@@ -97,9 +97,9 @@ static SILO_NOINLINE void extent_of_other(PyObject *object, uint64_t *words) {
     Py_XDECREF(base);
 }
 
-SILO_INLINE void extent_of(PyObject *object, const struct places *at, uint64_t *words) {
-    if (SILO_LIKELY(object != NULL && Py_TYPE(object) == at->tensor)) {
-        storage_of(object, at, words);
+SILO_INLINE void extent_of(PyObject *object, const struct places *offsets, uint64_t *words) {
+    if (SILO_LIKELY(object != NULL && Py_TYPE(object) == offsets->tensor)) {
+        storage_of(object, offsets, words);
         return;
     }
     words[1] = words[2] = 0;
@@ -127,7 +127,7 @@ silo_flight_record(const struct silo_plan *plan, const struct silo_inputs *input
     if (SILO_UNLIKELY(slot->copies != NULL || silo_flight.copies))
         exchange_copies(slot);
     uint64_t *to = slot->words;
-    const struct places at = torch_places();
+    const struct places offsets = torch_places();
     const uint64_t *const values = frame->slots;
     PyObject *const *const arguments = inputs->arguments;
     const uint16_t *each = kind->places, *const end = each + kind->count;
@@ -143,7 +143,7 @@ silo_flight_record(const struct silo_plan *plan, const struct silo_inputs *input
             array = silo_owner_of(plan, frame, *to)->base;
             *to = frame->descriptors[*to].address;
         }
-        extent_of(array, &at, to);
+        extent_of(array, &offsets, to);
         to += 3;
     }
     /* The next slot was last written a whole ring ago, so its cache lines are fetched in advance.
@@ -212,15 +212,15 @@ static struct silo_flight_kind *keep_kind(const struct silo_flight_kind *local, 
         data = (char *)(uintptr_t)"{}";
         bytes = 2;
     }
-    const size_t places = local->count * sizeof *local->places;
-    const size_t size = sizeof *local + places + (size_t)bytes;
+    const size_t index_bytes = local->count * sizeof *local->places;
+    const size_t size = sizeof *local + index_bytes + (size_t)bytes;
     struct silo_flight_kind *kind = new_pages(size);
     if (kind == NULL)
         return NULL;
     *kind = *local;
     kind->places = (uint16_t *)(void *)(kind + 1);
-    memcpy(kind->places, local->places, places);
-    kind->text = (char *)(kind + 1) + places;
+    memcpy(kind->places, local->places, index_bytes);
+    kind->text = (char *)(kind + 1) + index_bytes;
     kind->bytes = (size_t)bytes;
     memcpy(kind->text, data, (size_t)bytes);
     if (add_kind(kind) != 0)
@@ -257,9 +257,9 @@ struct silo_flight_kind *silo_flight_kind_of(const struct silo_launcher *self,
                                              struct silo_binding *binding,
                                              const struct silo_frame *frame) {
     const size_t most = (size_t)self->plan.count;
-    uint16_t places[SILO_MAX_PARAMETERS];
+    uint16_t indices[SILO_MAX_PARAMETERS];
     struct silo_flight_kind local = {.host = binding->loaded->function.device == NULL,
-                                     .places = places};
+                                     .places = indices};
     size_t words = 0;
     for (size_t i = 0; i < most && i < SILO_MAX_PARAMETERS; i++) {
         const unsigned value = silo_code_kind(frame->key[i]);
@@ -269,7 +269,7 @@ struct silo_flight_kind *silo_flight_kind_of(const struct silo_launcher *self,
             words + (address ? 3 : 1) > SILO_FLIGHT_WORDS)
             continue;
         words += address ? 3 : 1;
-        places[local.count++] =
+        indices[local.count++] =
             (uint16_t)(i | (address ? SILO_FLIGHT_ADDRESS : 0u) |
                        (value == SILO_VALUE_DESCRIPTOR ? SILO_FLIGHT_DESCRIPTOR : 0u));
     }
@@ -343,11 +343,11 @@ static PyObject *py_state(PyObject *module, PyObject *unused) {
 /* Returns the offset of the first word that equals a value, or 0. The word at offset
  * 0 is not tested. */
 static ptrdiff_t place_of(const char *from, size_t bytes, uint64_t value) {
-    for (size_t at = 8; at + sizeof value <= bytes; at += sizeof value) {
+    for (size_t offset = 8; offset + sizeof value <= bytes; offset += sizeof value) {
         uint64_t word;
-        memcpy(&word, from + at, sizeof word);
+        memcpy(&word, from + offset, sizeof word);
         if (word == value)
-            return (ptrdiff_t)at;
+            return (ptrdiff_t)offset;
     }
     return 0;
 }

@@ -45,11 +45,11 @@ static struct report {
 } report;
 
 static void flush(void) {
-    size_t done = 0;
-    while (done < report.used && report.error == 0) {
-        const ssize_t some = write(report.file, report.buffer + done, report.used - done);
+    size_t written = 0;
+    while (written < report.used && report.error == 0) {
+        const ssize_t some = write(report.file, report.buffer + written, report.used - written);
         if (some > 0)
-            done += (size_t)some;
+            written += (size_t)some;
         else if (some == 0 || errno != EINTR)
             report.error = some == 0 ? EIO : errno;
     }
@@ -129,12 +129,12 @@ static void put_text(const char *text) {
 
 static void put_number(uint64_t value) {
     char digits[24];
-    size_t at = sizeof digits;
+    size_t begin = sizeof digits;
     do {
-        digits[--at] = (char)('0' + value % 10);
+        digits[--begin] = (char)('0' + value % 10);
         value /= 10;
     } while (value != 0);
-    put_bytes(digits + at, sizeof digits - at);
+    put_bytes(digits + begin, sizeof digits - begin);
 }
 
 static void put_signed(int64_t value) {
@@ -143,8 +143,8 @@ static void put_signed(int64_t value) {
     put_number(value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
 }
 
-static void put_member(const char *before, uint64_t value) {
-    put_text(before);
+static void put_member(const char *prefix, uint64_t value) {
+    put_text(prefix);
     put_number(value);
 }
 

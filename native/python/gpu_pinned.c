@@ -110,7 +110,7 @@ int silo_gpu_pinned_init(PyObject *module) {
     PyObject *type = PyType_FromSpec(&spec);
     if (type == NULL)
         return -1;
-    const int done = PyModule_AddObjectRef(module, "PinnedMemory", type);
+    const int result = PyModule_AddObjectRef(module, "PinnedMemory", type);
     Py_DECREF(type); /* the module keeps the type alive */
-    return done;
+    return result;
 }

@@ -34,7 +34,7 @@ struct silo_held {
 /* Adds the words of argument `index`, which was read into the frame. Returns -1 with an
  * ArgumentError set. */
 int silo_extents_read(const struct silo_plan *plan, const struct silo_extents *extents,
-                      int32_t index, PyObject *object, struct silo_held before,
+                      int32_t index, PyObject *object, struct silo_held position,
                       struct silo_frame *frame);
 
 /* Adds the words of an argument that is a plain torch.Tensor. Returns false if nothing was added

@@ -43,7 +43,7 @@ static bool is_plain_grid(const struct silo_inputs *inputs, const struct silo_gr
 /* Reads all arguments. Afterwards the key is complete except for the device and the options. */
 SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inputs *inputs,
                                const struct silo_grid_source *grid, struct silo_frame *frame,
-                               const bool guarded, const bool held) {
+                               const bool guarded, const bool is_held) {
     const struct silo_plan *plan = &self->plan;
     uint32_t words = (uint32_t)plan->count;
     int open = -1; /* unknown so far */
@@ -52,9 +52,9 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
         PyObject *object = inputs->arguments[i];
         int result = 0;
         uint64_t constant[2] = {0, 0};
-        struct silo_held before = {0, 0};
-        if (held)
-            before = (struct silo_held){frame->holds.buffers, frame->holds.objects};
+        struct silo_held position = {0, 0};
+        if (is_held)
+            position = (struct silo_held){frame->holds.buffers, frame->holds.objects};
         if (SILO_UNLIKELY(object == NULL)) {
             frame->slots[i] = 0;
             frame->key[i] = SILO_CODE(SILO_VALUE_ABSENT, 0, 0, 0);
@@ -88,10 +88,10 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
             frame->words = (uint32_t)i; /* an error message names the argument by this number */
             return -1;
         }
-        if (held && self->extents.parameters != NULL &&
+        if (is_held && self->extents.parameters != NULL &&
             self->extents.parameters[i] != SILO_EXTENT_FREE &&
             SILO_UNLIKELY(!silo_extents_of_tensor(&self->extents, i, object, frame)) &&
-            silo_extents_read(plan, &self->extents, i, object, before, frame) != 0)
+            silo_extents_read(plan, &self->extents, i, object, position, frame) != 0)
             return -1;
         if (guarded) {
             if (parameter->kind == SILO_PARAMETER_CONSTEXPR) {
@@ -107,7 +107,7 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
             }
         }
     }
-    if (held) {
+    if (is_held) {
         for (uint32_t i = 0; i < frame->extent_words; i++)
             frame->key[words++] = frame->extents[i];
     }
@@ -554,13 +554,13 @@ SILO_INLINE PyObject *core_triton(struct silo_launcher *self, const struct silo_
 }
 
 SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs *inputs,
-                           const struct silo_grid_source *grid, const bool guarded, const bool held,
-                           const enum silo_mode mode, const bool triton) {
+                           const struct silo_grid_source *grid, const bool guarded,
+                           const bool is_held, const enum silo_mode mode, const bool triton) {
     struct silo_frame frame;
     /* All arrays lie in one piece of stack; those that every call fills come first. */
     const size_t count = (size_t)self->plan.count;
-    const size_t slots = silo_slot_words(&self->plan), extents = held ? self->extents.room : 0,
-                 layouts = held ? count + self->extents.passed : 0,
+    const size_t slots = silo_slot_words(&self->plan), extents = is_held ? self->extents.room : 0,
+                 layouts = is_held ? count + self->extents.passed : 0,
                  keys = silo_key_words(&self->plan, inputs->options) + extents,
                  objects = silo_hold_objects(count, inputs->options);
     uint64_t *words = __builtin_alloca(
@@ -587,7 +587,7 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
     frame.holds.buffers = frame.holds.objects = 0;
     frame.descriptors_used = 0;
     frame.layouts = NULL;
-    if (held) {
+    if (is_held) {
         frame.extents =
             (uint64_t *)silo_owner_of(&self->plan, &frame, silo_descriptor_room(&self->plan));
         frame.extent_words = 0;
@@ -599,7 +599,7 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
             silo_extents_read_grid(grid ? grid->dims : NULL, &frame);
     }
     PyObject *result = NULL;
-    const bool read = read_arguments(self, inputs, grid, &frame, guarded, held) == 0;
+    const bool read = read_arguments(self, inputs, grid, &frame, guarded, is_held) == 0;
     if (SILO_LIKELY(read)) {
         if (guarded && SILO_UNLIKELY(frame.device_type == SILO_DEVICE_UNKNOWN))
             silo_place_call(&self->plan, &frame);
@@ -648,22 +648,22 @@ SILO_HOT PyObject *silo_launch_guarded(struct silo_launcher *self, const struct 
 /* Calls on_change if a watched value has changed; -1 with an exception set. */
 static int settle_watched(struct silo_launcher *self) {
     SILO_LOCK(&self->lock);
-    PyObject *places = Py_XNewRef(self->watched);
+    PyObject *watched = Py_XNewRef(self->watched);
     SILO_UNLOCK(&self->lock);
-    if (places == NULL)
+    if (watched == NULL)
         return 0;
-    const bool same = SILO_LIKELY(silo_watch_holds(places));
-    Py_DECREF(places);
+    const bool same = SILO_LIKELY(silo_watch_holds(watched));
+    Py_DECREF(watched);
     if (same)
         return 0;
     PyErr_Clear(); /* a container that cannot be compared counts as changed */
     if (silo_stack_check() != 0)
         return -1;
     PyObject *on_change = Py_XNewRef(self->on_change);
-    PyObject *done = on_change != NULL ? PyObject_CallNoArgs(on_change) : Py_NewRef(Py_None);
+    PyObject *result = on_change != NULL ? PyObject_CallNoArgs(on_change) : Py_NewRef(Py_None);
     Py_XDECREF(on_change);
-    Py_XDECREF(done);
-    return done != NULL ? 0 : -1;
+    Py_XDECREF(result);
+    return result != NULL ? 0 : -1;
 }
 
 SILO_HOT PyObject *silo_launch_watched(struct silo_launcher *self, const struct silo_inputs *inputs,
@@ -676,11 +676,11 @@ SILO_HOT PyObject *silo_launch_fixed(struct silo_launcher *self, const struct si
     return core(self, inputs, grid, false, false, SILO_MODE_LAUNCH, false);
 }
 
-/* Reads the grid that a call gives, once, because the code is compiled for these numbers. `own` and
- * `plain` are memory for the values that replace `*inputs` and `*grid`. Returns -1 with an
- * ArgumentError set. */
+/* Reads the grid that a call gives, once, because the code is compiled for these numbers.
+ * `checked_inputs` and `plain` are memory for the values that replace `*inputs` and `*grid`.
+ * Returns -1 with an ArgumentError set. */
 static int settle_grid(const struct silo_launcher *self, const struct silo_inputs **inputs,
-                       const struct silo_grid_source **grid, struct silo_inputs *own,
+                       const struct silo_grid_source **grid, struct silo_inputs *checked_inputs,
                        struct silo_grid_source *plain) {
     PyObject *grid_object = (*inputs)->grid, *callable = NULL;
     if (grid_object != NULL && grid_object != Py_None) {
@@ -689,9 +689,9 @@ static int settle_grid(const struct silo_launcher *self, const struct silo_input
             callable = grid_object;
         else if (silo_grid_parse(self->plan.kernel, grid_object, plain->dims) != 0)
             return -1;
-        *own = **inputs;
-        own->grid = NULL;
-        *inputs = own;
+        *checked_inputs = **inputs;
+        checked_inputs->grid = NULL;
+        *inputs = checked_inputs;
         *grid = plain;
     } else if (*grid != NULL) {
         callable = (*grid)->callable;
@@ -707,11 +707,11 @@ static int settle_grid(const struct silo_launcher *self, const struct silo_input
 
 static PyObject *held_core(struct silo_launcher *self, const struct silo_inputs *inputs,
                            const struct silo_grid_source *grid, const enum silo_mode mode) {
-    struct silo_inputs own;
+    struct silo_inputs checked_inputs;
     struct silo_grid_source plain;
     if (self->watched != NULL && settle_watched(self) != 0)
         return NULL;
-    if (self->extents.grid && settle_grid(self, &inputs, &grid, &own, &plain) != 0)
+    if (self->extents.grid && settle_grid(self, &inputs, &grid, &checked_inputs, &plain) != 0)
         return NULL;
     if (self->fixed != NULL && mode != SILO_MODE_INSPECT)
         return core(self, inputs, grid, false, true, mode, false);

@@ -42,18 +42,18 @@ static PyObject *launcher_forget(PyObject *object, PyObject *unused) {
 
 static PyObject *launcher_watch(PyObject *object, PyObject *args) {
     struct silo_launcher *self = (struct silo_launcher *)object;
-    PyObject *places, *on_change;
-    if (!PyArg_ParseTuple(args, "OO", &places, &on_change) || !silo_watch_check(places))
+    PyObject *watched, *on_change;
+    if (!PyArg_ParseTuple(args, "OO", &watched, &on_change) || !silo_watch_check(watched))
         return NULL;
-    const bool held = self->route == SILO_ROUTE_HELD && self->fixed == NULL;
-    if (!held && self->route != SILO_ROUTE_GUARDED && self->route != SILO_ROUTE_WATCHED)
+    const bool is_held = self->route == SILO_ROUTE_HELD && self->fixed == NULL;
+    if (!is_held && self->route != SILO_ROUTE_GUARDED && self->route != SILO_ROUTE_WATCHED)
         return PyErr_Format(PyExc_TypeError, "only launchers with a guard watch places");
     SILO_LOCK(&self->lock);
     PyObject *old_places = self->watched, *old_change = self->on_change;
-    self->watched = Py_NewRef(places);
+    self->watched = Py_NewRef(watched);
     self->on_change = Py_NewRef(on_change);
-    if (!held)
-        self->route = PyTuple_Size(places) != 0 ? SILO_ROUTE_WATCHED : SILO_ROUTE_GUARDED;
+    if (!is_held)
+        self->route = PyTuple_Size(watched) != 0 ? SILO_ROUTE_WATCHED : SILO_ROUTE_GUARDED;
     SILO_UNLOCK(&self->lock);
     Py_XDECREF(old_places);
     Py_XDECREF(old_change);

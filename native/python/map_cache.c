@@ -82,8 +82,8 @@ static int encode(const struct silo_plan *plan, int32_t index, int32_t device_id
 /* Returns the map of `key` in a list and makes `frame` hold the list, whose reference it takes.
  * Returns NULL if none is found; then the caller still owns `first`. */
 static void *find(PyObject *first, const struct map_key *key, struct silo_frame *frame) {
-    for (PyObject *at = first; at != NULL; at = ((struct tensor_map *)at)->next) {
-        struct tensor_map *candidate = (struct tensor_map *)at;
+    for (PyObject *node = first; node != NULL; node = ((struct tensor_map *)node)->next) {
+        struct tensor_map *candidate = (struct tensor_map *)node;
         if (memcmp(&candidate->key, key, sizeof *key) == 0) {
             /* `frame` holds the first map of the list, which keeps all maps after it alive, too. */
             frame->holds.object[frame->holds.objects++] = first;
@@ -185,10 +185,10 @@ void *silo_array_map(const struct silo_plan *plan, struct silo_binding *binding,
     if (map == NULL || encode(plan, index, frame->device_id, map) != 0)
         return NULL;
     SILO_LOCK(&binding->maps_lock);
-    PyObject *before = binding->maps;
+    PyObject *old = binding->maps;
     binding->maps = Py_NewRef((PyObject *)map);
     SILO_UNLOCK(&binding->maps_lock);
-    Py_XDECREF(before);
+    Py_XDECREF(old);
     return map_of(map);
 }
 

@@ -255,8 +255,8 @@ static PyObject *key_objects(struct silo_launcher *self, const struct silo_input
                 (parameter->flags & (SILO_PARAMETER_KEY | SILO_PARAMETER_EXACT));
     }
     for (uint32_t i = 0; i < inputs->options && list != NULL; i++) {
-        const uint32_t at = frame->words - 2 * (inputs->options - i);
-        const uint64_t pair[2] = {frame->key[at] & ~UINT64_C(0xff), frame->key[at + 1]};
+        const uint32_t index = frame->words - 2 * (inputs->options - i);
+        const uint64_t pair[2] = {frame->key[index] & ~UINT64_C(0xff), frame->key[index + 1]};
         PyObject *object = silo_constant_identity(pair);
         if (object != NULL && PyList_Append(list, object) != 0)
             Py_CLEAR(list);

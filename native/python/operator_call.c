@@ -145,23 +145,23 @@ static int report_writes(const struct operator_call *self, PyObject *const *argu
     PyObject *written = PyList_New(self->writes);
     if (written == NULL)
         return -1;
-    for (int32_t i = 0, at = 0; i < self->count; i++) {
+    for (int32_t i = 0, bit = 0; i < self->count; i++) {
         if (self->operands[i].written) {
             Py_INCREF(arguments[i]);
-            PyList_SetItem(written, at++, arguments[i]);
+            PyList_SetItem(written, bit++, arguments[i]);
         }
     }
-    PyObject *done = silo_call_one(self->count_writes, written);
+    PyObject *result = silo_call_one(self->count_writes, written);
     /* `count_writes` fails if the list has None instead of a tensor, or a tensor of inference mode,
      * which lacks a count of writes. */
-    if (done == NULL &&
+    if (result == NULL &&
         (PyErr_ExceptionMatches(PyExc_RuntimeError) || PyErr_ExceptionMatches(PyExc_TypeError))) {
         PyErr_Clear();
-        done = silo_call_one(self->count_some, written);
+        result = silo_call_one(self->count_some, written);
     }
     Py_DECREF(written);
-    Py_XDECREF(done);
-    return done != NULL ? 0 : -1;
+    Py_XDECREF(result);
+    return result != NULL ? 0 : -1;
 }
 
 /* Makes the call through torch's dispatcher. */
@@ -258,11 +258,11 @@ static PyObject *operator_asks(PyObject *object, PyObject *args) {
 
 /* ---- making an OperatorCall ---- */
 
-/* Sets a flag in the operands whose numbers are in `places`; `member` is the flag's offset. Returns
- * -1 with an exception set. */
-static int mark(struct operator_call *self, PyObject *places, size_t member) {
-    for (Py_ssize_t i = 0; i < PyTuple_Size(places); i++) {
-        const long index = PyLong_AsLong(PyTuple_GetItem(places, i));
+/* Sets a flag in the operands whose numbers are in `indices`; `member` is the flag's offset.
+ * Returns -1 with an exception set. */
+static int mark(struct operator_call *self, PyObject *indices, size_t member) {
+    for (Py_ssize_t i = 0; i < PyTuple_Size(indices); i++) {
+        const long index = PyLong_AsLong(PyTuple_GetItem(indices, i));
         if (index < 0 || index >= self->count) {
             if (!PyErr_Occurred())
                 PyErr_SetString(PyExc_ValueError, "a place that no argument has");
@@ -275,8 +275,8 @@ static int mark(struct operator_call *self, PyObject *places, size_t member) {
 
 /* Reads, for each value that the launcher receives, the number of its argument; `count` means the
  * output. Returns -1 with an exception set. */
-static int read_places(struct operator_call *self, PyObject *places) {
-    if (PyTuple_Size(places) != self->count + 1 || self->like < 0 || self->like >= self->count) {
+static int read_places(struct operator_call *self, PyObject *indices) {
+    if (PyTuple_Size(indices) != self->count + 1 || self->like < 0 || self->like >= self->count) {
         PyErr_SetString(PyExc_ValueError, "a place for each argument, and for the output");
         return -1;
     }
@@ -286,7 +286,7 @@ static int read_places(struct operator_call *self, PyObject *places) {
         return -1;
     }
     for (int32_t i = 0; i <= self->count; i++) {
-        const long index = PyLong_AsLong(PyTuple_GetItem(places, i));
+        const long index = PyLong_AsLong(PyTuple_GetItem(indices, i));
         if (index < 0 || index > self->count) {
             if (!PyErr_Occurred())
                 PyErr_SetString(PyExc_ValueError, "a place that no value has");
@@ -308,15 +308,15 @@ static PyObject *operator_new(PyTypeObject *type, PyObject *args, PyObject *keyw
                             "written",      "empty_like",   "like",       "places",    NULL};
     int count, like = -1;
     PyObject *launch, *otherwise, *questions, *observed, *grad_enabled, *count_writes, *count_some;
-    PyObject *tensors, *watched, *written, *empty_like = Py_None, *places = NULL;
+    PyObject *tensors, *watched, *written, *empty_like = Py_None, *indices = NULL;
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "iOOO!OOOOO!O!O!|OiO!", names, &count, &launch,
                                      &otherwise, &PyTuple_Type, &questions, &observed,
                                      &grad_enabled, &count_writes, &count_some, &PyTuple_Type,
                                      &tensors, &PyTuple_Type, &watched, &PyTuple_Type, &written,
-                                     &empty_like, &like, &PyTuple_Type, &places))
+                                     &empty_like, &like, &PyTuple_Type, &indices))
         return NULL;
     if (count < 0 || count > SILO_MAX_PARAMETERS || PyTuple_Size(questions) > QUESTIONS ||
-        (empty_like != Py_None && places == NULL))
+        (empty_like != Py_None && indices == NULL))
         return PyErr_Format(PyExc_ValueError, "too many arguments or questions, or no places");
     struct operator_call *self = (struct operator_call *)PyType_GenericAlloc(type, 0);
     if (self == NULL)
@@ -341,7 +341,7 @@ static PyObject *operator_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     if (PyErr_Occurred() || mark(self, tensors, offsetof(struct operand, tensor)) != 0 ||
         mark(self, watched, offsetof(struct operand, watched)) != 0 ||
         mark(self, written, offsetof(struct operand, written)) != 0 ||
-        (self->empty_like != NULL && read_places(self, places) != 0)) {
+        (self->empty_like != NULL && read_places(self, indices) != 0)) {
         Py_DECREF((PyObject *)self);
         return NULL;
     }

@@ -20,11 +20,11 @@ bool silo_open_drivers(void) {
      * waits for the first thread) instead of reading an empty list. */
     static bool opened;
     if (!__atomic_load_n(&opened, __ATOMIC_ACQUIRE) && driver_opener != NULL) {
-        PyObject *done = PyObject_CallNoArgs(driver_opener);
-        if (done == NULL)
+        PyObject *result = PyObject_CallNoArgs(driver_opener);
+        if (result == NULL)
             PyErr_Clear(); /* the opener has logged the error; a missing GPU does not matter to a
                               call on the CPU */
-        Py_XDECREF(done);
+        Py_XDECREF(result);
         __atomic_store_n(&opened, true, __ATOMIC_RELEASE);
     }
     return silo_gpu_usual()->open;

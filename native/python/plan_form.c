@@ -632,7 +632,7 @@ static uint64_t room_of(struct silo_plan_form *form, uint32_t number,
 static int give_scratch(struct silo_plan_served *served, PyObject *nodes, uint8_t *block) {
     struct silo_plan_form *form = &served->form;
     struct silo_plan_piece *pieces = NULL;
-    uint32_t *places = NULL, count = 0, align;
+    uint32_t *offsets = NULL, count = 0, align;
     silo_error error;
     int result = 0;
     for (uint32_t i = 0; i < form->node_count && result == 0 && served->device != NULL; i++) {
@@ -647,7 +647,7 @@ static int give_scratch(struct silo_plan_served *served, PyObject *nodes, uint8_
             if (each == 0)
                 continue;
             if (extend(&pieces, count, 1, sizeof *pieces) != 0 ||
-                extend(&places, count, 1, sizeof *places) != 0) {
+                extend(&offsets, count, 1, sizeof *offsets) != 0) {
                 result = -1;
                 break;
             }
@@ -655,7 +655,7 @@ static int give_scratch(struct silo_plan_served *served, PyObject *nodes, uint8_
                                                      .each = each,
                                                      .programs = room_of(form, i, &description),
                                                      .align = align};
-            places[count++] = place_of_parameter(&form->nodes[i], k);
+            offsets[count++] = place_of_parameter(&form->nodes[i], k);
         }
     }
     if (result == 0 && count > 0 &&
@@ -664,9 +664,9 @@ static int give_scratch(struct silo_plan_served *served, PyObject *nodes, uint8_
          silo_plan_scratch_open(&served->scratch, served->device, pieces, count, &error) != 0))
         result = silo_raise(&error);
     for (uint32_t i = 0; i < count && result == 0; i++)
-        memcpy(block + places[i], &pieces[i].address, sizeof pieces[i].address);
+        memcpy(block + offsets[i], &pieces[i].address, sizeof pieces[i].address);
     free(pieces);
-    free(places);
+    free(offsets);
     return result;
 }
 

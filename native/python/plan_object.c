@@ -49,8 +49,8 @@ struct call_arguments {
 static int place_keyword(const struct plan *self, struct call_arguments *call, PyObject *name,
                          PyObject *value) {
     for (int32_t i = 0; i < self->count; i++) {
-        PyObject *own = PyTuple_GetItem(self->names, i);
-        if (own != name && PyUnicode_Compare(own, name) != 0)
+        PyObject *parameter = PyTuple_GetItem(self->names, i);
+        if (parameter != name && PyUnicode_Compare(parameter, name) != 0)
             continue;
         if (call->object[i] != NULL) {
             PyErr_Format(silo_argument_error, "%U: argument '%U' is given twice", self->name, name);

@@ -100,20 +100,21 @@ ptrdiff_t silo_torch_open(const char *library, PyObject *tensor, void *handle, b
 static ptrdiff_t find(PyObject *const *tensors, const uint16_t *words, Py_ssize_t count,
                       ptrdiff_t step) {
     ptrdiff_t offset = 0;
-    for (ptrdiff_t at = 8; at + 2 <= SEARCHED; at += step) {
+    for (ptrdiff_t offset_in_tensor = 8; offset_in_tensor + 2 <= SEARCHED;
+         offset_in_tensor += step) {
         Py_ssize_t i = 0;
         for (; i < count; i++) {
             const char *implementation;
             uint16_t word;
             memcpy(&implementation, silo_torch_handle(tensors[i]), sizeof implementation);
-            memcpy(&word, implementation + at, sizeof word);
+            memcpy(&word, implementation + offset_in_tensor, sizeof word);
             if (word != words[i])
                 break;
         }
         if (i == count && offset != 0)
             return 0;
         if (i == count)
-            offset = at;
+            offset = offset_in_tensor;
     }
     return offset;
 }
@@ -127,7 +128,7 @@ struct extents_offsets {
  * tensor. */
 static bool offsets_of(PyObject *tensor, struct extents_offsets *offsets) {
     void *handle = silo_torch_handle(tensor);
-    const char *implementation, *at;
+    const char *implementation, *rank_address;
     int64_t rank, *sizes, *strides;
     memcpy(&implementation, handle, sizeof implementation);
     memcpy(&offsets->plain, implementation, sizeof offsets->plain);
@@ -141,8 +142,8 @@ static bool offsets_of(PyObject *tensor, struct extents_offsets *offsets) {
     if (offsets->rank < 8 || offsets->strides - offsets->sizes != SILO_TORCH_AXES * 8 ||
         offsets->strides + SILO_TORCH_AXES * 8 > SEARCHED)
         return false;
-    at = implementation + offsets->rank;
-    return rank <= SILO_TORCH_AXES && memcmp(at, &rank, sizeof rank) == 0;
+    rank_address = implementation + offsets->rank;
+    return rank <= SILO_TORCH_AXES && memcmp(rank_address, &rank, sizeof rank) == 0;
 }
 
 /* Finds where tensors store their extents. The offsets are used only if tensors of every rank up to
@@ -200,18 +201,19 @@ void silo_torch_probe(PyObject *const *tensors, Py_ssize_t count) {
 void silo_torch_probe_keys(PyObject *const *tensors, const uint64_t *keys, Py_ssize_t count,
                            uint64_t other_values) {
     ptrdiff_t offset = 0;
-    for (ptrdiff_t at = 8; silo_torch.offset != 0 && at + 8 <= SEARCHED; at += 8) {
+    for (ptrdiff_t offset_in_tensor = 8; silo_torch.offset != 0 && offset_in_tensor + 8 <= SEARCHED;
+         offset_in_tensor += 8) {
         Py_ssize_t i = 0;
         for (; i < count; i++) {
             const char *implementation;
             memcpy(&implementation, silo_torch_handle(tensors[i]), sizeof implementation);
-            if (memcmp(implementation + at, &keys[i], sizeof keys[i]) != 0)
+            if (memcmp(implementation + offset_in_tensor, &keys[i], sizeof keys[i]) != 0)
                 break;
         }
         if (i == count && offset != 0)
             return;
         if (i == count)
-            offset = at;
+            offset = offset_in_tensor;
     }
     silo_torch.keys_offset = offset;
     silo_torch.other_values = offset != 0 ? other_values : 0;

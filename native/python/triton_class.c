@@ -28,6 +28,6 @@ SILO_NOINLINE bool silo_triton_class_finds(const struct silo_triton_class *serve
 }
 
 int silo_triton_class_init(void) {
-    static const struct silo_name words[] = {{&silo_triton_s_run, "run"}};
-    return silo_intern(words, sizeof words / sizeof *words);
+    static const struct silo_name names[] = {{&silo_triton_s_run, "run"}};
+    return silo_intern(names, sizeof names / sizeof *names);
 }

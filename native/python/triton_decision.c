@@ -153,15 +153,15 @@ static SILO_NOINLINE PyObject *stored_key(PyObject *cache, const struct parts *p
 
 /* Keeps a key for the next look-up, unless this would keep objects other than plain values alive.
  */
-static void keep(struct cached_key *at, const void *cache, const struct parts *parts, PyObject *key,
-                 PyObject *stored) {
+static void keep(struct cached_key *slot, const void *cache, const struct parts *parts,
+                 PyObject *key, PyObject *stored) {
     for (Py_ssize_t i = 0; i < parts->count; i++) {
         if (!is_plain(parts->items[i]))
             return;
     }
     SILO_LOCK(&cached_lock);
-    const struct cached_key old = *at;
-    *at = (struct cached_key){cache, Py_NewRef(key), Py_XNewRef(stored)};
+    const struct cached_key old = *slot;
+    *slot = (struct cached_key){cache, Py_NewRef(key), Py_XNewRef(stored)};
     SILO_UNLOCK(&cached_lock);
     Py_XDECREF(old.key);
     Py_XDECREF(old.stored);
@@ -170,9 +170,9 @@ static void keep(struct cached_key *at, const void *cache, const struct parts *p
 /* Returns the cache's config for a key of these parts, borrowed; NULL, perhaps with an exception
  * set. */
 static PyObject *look_up(PyObject *cache, const struct parts *parts) {
-    struct cached_key *at = &cached_keys[(size_t)(uintptr_t)cache >> 4 & (CACHED_KEYS - 1)];
+    struct cached_key *slot = &cached_keys[(size_t)(uintptr_t)cache >> 4 & (CACHED_KEYS - 1)];
     SILO_LOCK(&cached_lock);
-    struct cached_key last = *at;
+    struct cached_key last = *slot;
     const bool again =
         last.cache == cache && last.key != NULL && equals(last.key, parts->items, parts->count);
     PyObject *key = !again ? NULL : Py_NewRef(last.stored != NULL ? last.stored : last.key);
@@ -180,14 +180,14 @@ static PyObject *look_up(PyObject *cache, const struct parts *parts) {
     SILO_UNLOCK(&cached_lock);
     if (search) {
         PyObject *stored = stored_key(cache, parts);
-        keep(at, cache, parts, key, stored != NULL ? stored : key);
+        keep(slot, cache, parts, key, stored != NULL ? stored : key);
         Py_XDECREF(stored);
     } else if (!again) {
         key = PyTuple_New(parts->count);
         for (Py_ssize_t i = 0; key != NULL && i < parts->count; i++)
             PyTuple_SetItem(key, i, Py_NewRef(parts->items[i]));
         if (key != NULL)
-            keep(at, cache, parts, key, NULL);
+            keep(slot, cache, parts, key, NULL);
     }
     PyObject *config = key != NULL ? PyDict_GetItemWithError(cache, key) : NULL;
     Py_XDECREF(key);
@@ -207,6 +207,6 @@ PyObject *silo_triton_decision(PyObject *arg_names, PyObject *keys, PyObject *ca
 }
 
 int silo_triton_decision_init(void) {
-    static const struct silo_name words[] = {{&s_dtype, "dtype"}};
-    return silo_intern(words, sizeof words / sizeof *words);
+    static const struct silo_name names[] = {{&s_dtype, "dtype"}};
+    return silo_intern(names, sizeof names / sizeof *names);
 }

@@ -221,14 +221,14 @@ static int count_reason(struct silo_triton_kernel *launched, PyObject *reason) {
     struct silo_triton_kernel *kernel = silo_triton_counted(launched);
     if (kernel->reasons == NULL && (kernel->reasons = PyDict_New()) == NULL)
         return -1;
-    PyObject *before = PyDict_GetItemWithError(kernel->reasons, reason);
-    if (before == NULL && PyErr_Occurred())
+    PyObject *old_count = PyDict_GetItemWithError(kernel->reasons, reason);
+    if (old_count == NULL && PyErr_Occurred())
         return -1;
-    const bool first = before == NULL;
+    const bool first = old_count == NULL;
     if (first && PyDict_Size(kernel->reasons) >= MOST_REASONS) {
         PyObject *other = PyUnicode_FromString("other reasons, too many to count");
-        before = other != NULL ? PyDict_GetItemWithError(kernel->reasons, other) : NULL;
-        const uint64_t count = before != NULL ? PyLong_AsUnsignedLongLong(before) : 0;
+        old_count = other != NULL ? PyDict_GetItemWithError(kernel->reasons, other) : NULL;
+        const uint64_t count = old_count != NULL ? PyLong_AsUnsignedLongLong(old_count) : 0;
         PyObject *now = PyLong_FromUnsignedLongLong(count + 1);
         const int result = now != NULL ? PyDict_SetItem(kernel->reasons, other, now) : -1;
         Py_XDECREF(now);
@@ -236,15 +236,15 @@ static int count_reason(struct silo_triton_kernel *launched, PyObject *reason) {
         return result;
     }
     PyObject *now =
-        PyLong_FromUnsignedLongLong((first ? 0 : PyLong_AsUnsignedLongLong(before)) + 1);
+        PyLong_FromUnsignedLongLong((first ? 0 : PyLong_AsUnsignedLongLong(old_count)) + 1);
     int result = now != NULL ? PyDict_SetItem(kernel->reasons, reason, now) : -1;
     Py_XDECREF(now);
     if (result == 0 && first && kernel->on_reason != NULL) {
         PyObject *on_reason = Py_NewRef(kernel->on_reason);
-        PyObject *done = silo_call_one(on_reason, reason);
+        PyObject *report = silo_call_one(on_reason, reason);
         Py_DECREF(on_reason);
-        Py_XDECREF(done);
-        result = done != NULL ? 0 : -1;
+        Py_XDECREF(report);
+        result = report != NULL ? 0 : -1;
     }
     return result;
 }
@@ -261,9 +261,9 @@ static PyObject *runner_of(const struct silo_triton_call *call) {
 static PyObject *call_compiled(const struct silo_triton_call *call, PyObject *args,
                                PyObject *keywords) {
     PyObject *runner = runner_of(call);
-    PyObject *rest = runner != NULL ? PyTuple_GetSlice(args, 1, call->positional + 1) : NULL;
-    PyObject *result = rest != NULL ? PyObject_Call(runner, rest, keywords) : NULL;
-    Py_XDECREF(rest);
+    PyObject *arguments = runner != NULL ? PyTuple_GetSlice(args, 1, call->positional + 1) : NULL;
+    PyObject *result = arguments != NULL ? PyObject_Call(runner, arguments, keywords) : NULL;
+    Py_XDECREF(arguments);
     Py_XDECREF(runner);
     return result;
 }
@@ -348,7 +348,7 @@ PyObject *silo_triton_enter(struct silo_triton_call *call, PyObject *tag,
     PyObject *const enter = call->settings->enter;
     PyObject *grid = grid_of(call, dims), *stream = PyLong_FromVoidPtr(call->stream);
     PyObject *method = PyObject_GetAttr(call->compiled ? call->function : tag, s_launch_metadata);
-    PyObject *all = PyTuple_New(count + 2), *metadata = NULL, *done = NULL;
+    PyObject *all = PyTuple_New(count + 2), *metadata = NULL, *result = NULL;
     call->may_have_run = true; /* the call must not be repeated, because hooks are called once */
     if (grid != NULL && stream != NULL && method != NULL && all != NULL) {
         PyTuple_SetItem(all, 0, Py_NewRef(grid));
@@ -363,27 +363,27 @@ PyObject *silo_triton_enter(struct silo_triton_call *call, PyObject *tag,
     Py_XDECREF(all);
     if (metadata == NULL || enter == Py_None)
         return metadata;
-    done = silo_call_one(enter, metadata);
-    if (done == NULL)
+    result = silo_call_one(enter, metadata);
+    if (result == NULL)
         Py_CLEAR(metadata);
-    Py_XDECREF(done);
+    Py_XDECREF(result);
     return metadata;
 }
 
 int silo_triton_leave(const struct silo_triton_call *call, PyObject *metadata) {
     if (call->settings->leave == Py_None)
         return 0;
-    PyObject *done = silo_call_one(call->settings->leave, metadata);
-    Py_XDECREF(done);
-    return done != NULL ? 0 : -1;
+    PyObject *result = silo_call_one(call->settings->leave, metadata);
+    Py_XDECREF(result);
+    return result != NULL ? 0 : -1;
 }
 
 PyObject *silo_triton_by(PyObject *run, const struct silo_triton_call *call) {
     PyObject *args, *keywords, *result = NULL;
     if (own_arguments(call, &args, &keywords) == 0) {
-        PyObject *rest = PyTuple_GetSlice(args, 1, call->positional + 1);
-        result = rest != NULL ? PyObject_Call(run, rest, keywords) : NULL;
-        Py_XDECREF(rest);
+        PyObject *arguments = PyTuple_GetSlice(args, 1, call->positional + 1);
+        result = arguments != NULL ? PyObject_Call(run, arguments, keywords) : NULL;
+        Py_XDECREF(arguments);
     }
     Py_XDECREF(args);
     Py_XDECREF(keywords);
@@ -551,7 +551,7 @@ PyObject *silo_triton_miss(struct silo_launcher *self, const struct silo_inputs 
 }
 
 int silo_triton_fallback_init(PyObject *module) {
-    static const struct silo_name words[] = {
+    static const struct silo_name names[] = {
         {&s_grid, "grid"}, {&s_warmup, "warmup"}, {&s_launch_metadata, "launch_metadata"}};
     static PyMemberDef settings_members[] = {
         {"passed", T_ULONGLONG, offsetof(struct silo_triton_settings, passed), READONLY,
@@ -575,7 +575,7 @@ int silo_triton_fallback_init(PyObject *module) {
     PyObject *functools = PyImport_ImportModule("functools");
     partial = functools ? PyObject_GetAttrString(functools, "partial") : NULL;
     Py_XDECREF(functools);
-    if (partial == NULL || silo_intern(words, sizeof words / sizeof *words) != 0)
+    if (partial == NULL || silo_intern(names, sizeof names / sizeof *names) != 0)
         return -1;
     silo_triton_settings_type = (PyTypeObject *)PyType_FromSpec(&settings_spec);
     return silo_triton_settings_type ? PyModule_AddObjectRef(module, "TritonSituation",

@@ -138,23 +138,23 @@ static SILO_HOT PyObject *invoke(struct silo_triton_call *call, const int64_t *d
     PyObject *result = NULL;
     PyObject *full[(size_t)launcher->plan.count + 1];
     PyObject *grid = form->grid >= 0 ? call->arguments[form->grid] : NULL;
-    bool own = form->foreign || (call->grid != NULL) == (grid != NULL || form->warmup >= 0);
-    if (!own && form->warmup >= 0)
-        own = call->arguments[form->warmup] != Py_False;
-    if (!own && grid != NULL) {
+    bool falls_back = form->foreign || (call->grid != NULL) == (grid != NULL || form->warmup >= 0);
+    if (!falls_back && form->warmup >= 0)
+        falls_back = call->arguments[form->warmup] != Py_False;
+    if (!falls_back && grid != NULL) {
         call->named = grid;
         if (PyCallable_Check(grid)) {
             source.callable = grid;
         } else {
             source.callable = NULL;
             source.object = grid;
-            own = !PyTuple_Check(grid) ||
-                  silo_grid_parse(launcher->plan.kernel, grid, source.dims) != 0;
+            falls_back = !PyTuple_Check(grid) ||
+                         silo_grid_parse(launcher->plan.kernel, grid, source.dims) != 0;
             PyErr_Clear();
         }
         grid_source = &source;
     }
-    if (own) {
+    if (falls_back) {
         result =
             go(call, form->foreign ? "a keyword that Silo's guard does not compare" : ODD_GRID);
     } else {
@@ -435,7 +435,7 @@ PyObject *silo_py_triton_compiled(PyObject *module, PyObject *args) {
 }
 
 int silo_triton_kernel_init(PyObject *module) {
-    static const struct silo_name words[] = {{&s_kernel, "_silo_kernel"}};
+    static const struct silo_name names[] = {{&s_kernel, "_silo_kernel"}};
     static PyMemberDef kernel_members[] = {
         {"launches", T_ULONGLONG, offsetof(struct silo_triton_kernel, launches), READONLY,
          "Launches that the guard served."},
@@ -472,7 +472,7 @@ int silo_triton_kernel_init(PyObject *module) {
                                       sizeof(struct silo_triton_kernel), 0,
                                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, kernel_slots};
     kernel_type = (PyTypeObject *)PyType_FromSpec(&kernel_spec);
-    if (kernel_type == NULL || silo_intern(words, sizeof words / sizeof *words) != 0)
+    if (kernel_type == NULL || silo_intern(names, sizeof names / sizeof *names) != 0)
         return -1;
     return PyModule_AddObjectRef(module, "TritonKernel", (PyObject *)kernel_type);
 }

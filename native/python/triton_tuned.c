@@ -55,15 +55,15 @@ static bool runs_here(enum decorator which, PyObject *self) {
     return Py_TYPE(self) == classes[which].type && silo_triton_class_runs(&classes[which], self);
 }
 
-/* Returns callable(*values, **named). If `before` is not NULL, it is the first positional argument.
+/* Returns callable(*values, **named). If `first` is not NULL, it is the first positional argument.
  */
-static PyObject *call_by_python(PyObject *callable, PyObject *before, PyObject *const *values,
+static PyObject *call_by_python(PyObject *callable, PyObject *first, PyObject *const *values,
                                 Py_ssize_t positional, PyObject *const *names, Py_ssize_t named) {
-    const Py_ssize_t shift = before != NULL;
+    const Py_ssize_t shift = first != NULL;
     PyObject *args = PyTuple_New(positional + shift), *keywords = PyDict_New(), *result = NULL;
     bool failed = args == NULL || keywords == NULL;
-    if (!failed && before != NULL)
-        PyTuple_SetItem(args, 0, Py_NewRef(before));
+    if (!failed && first != NULL)
+        PyTuple_SetItem(args, 0, Py_NewRef(first));
     for (Py_ssize_t i = 0; i < positional && !failed; i++)
         PyTuple_SetItem(args, i + shift, Py_NewRef(values[i]));
     for (Py_ssize_t i = 0; i < named && !failed; i++) {
@@ -382,16 +382,17 @@ PyObject *silo_py_triton_tuners(PyObject *module, PyObject *args) {
     };
     static PyMethodDef getitem = {"__getitem__", tuned_getitem, METH_O,
                                   "What launches over a grid."};
-    PyObject *kinds[2], *own[2], *names, *decided_kind;
-    if (!PyArg_ParseTuple(args, "O!OO!OO!O!", &PyType_Type, &kinds[0], &own[0], &PyType_Type,
-                          &kinds[1], &own[1], &PyTuple_Type, &names, &PyType_Type, &decided_kind) ||
+    PyObject *kinds[2], *originals[2], *names, *decided_kind;
+    if (!PyArg_ParseTuple(args, "O!OO!OO!O!", &PyType_Type, &kinds[0], &originals[0], &PyType_Type,
+                          &kinds[1], &originals[1], &PyTuple_Type, &names, &PyType_Type,
+                          &decided_kind) ||
         read_members(names) != 0)
         return NULL;
     if (!PyType_IsSubtype((PyTypeObject *)decided_kind, &PyDict_Type))
         return PyErr_Format(PyExc_TypeError, "decisions are kept in a dictionary");
-    PyTypeObject *before = decided_type;
+    PyTypeObject *old_type = decided_type;
     decided_type = (PyTypeObject *)Py_NewRef(decided_kind);
-    Py_XDECREF((PyObject *)before);
+    Py_XDECREF((PyObject *)old_type);
     PyObject *methods = PyTuple_New(4);
     for (int i = 0; i < 2 && methods != NULL; i++) {
         PyObject *run = PyDescr_NewMethod((PyTypeObject *)kinds[i], &runs[i]);
@@ -403,7 +404,7 @@ PyObject *silo_py_triton_tuners(PyObject *module, PyObject *args) {
             break;
         }
         PyObject *old = own_runs[i];
-        own_runs[i] = Py_NewRef(own[i]);
+        own_runs[i] = Py_NewRef(originals[i]);
         Py_XDECREF(old);
         silo_triton_class_set(&classes[i], (PyTypeObject *)kinds[i], run);
         PyTuple_SetItem(methods, 2 * i, run);
@@ -413,11 +414,11 @@ PyObject *silo_py_triton_tuners(PyObject *module, PyObject *args) {
 }
 
 int silo_triton_tuned_init(void) {
-    static const struct silo_name words[] = {
+    static const struct silo_name names[] = {
         {&s_arg_names, "arg_names"}, {&s_keys, "keys"},   {&s_configs, "configs"},
         {&s_cache, "cache"},         {&s_fn, "fn"},       {&s_kwargs, "kwargs"},
         {&s_pre_hook, "pre_hook"},   {&s_nargs, "nargs"}, {&s_best_config, "best_config"},
         {&s_values, "values"},       {&s_grid, "grid"},   {&s_warmup, "warmup"},
     };
-    return silo_intern(words, sizeof words / sizeof *words);
+    return silo_intern(names, sizeof names / sizeof *names);
 }

@@ -161,10 +161,10 @@ static uint64_t example_at(const struct batch *batch, const int64_t *dims, uint6
                            int64_t number) {
     uint64_t offset = 0, stride = bytes;
     for (int64_t axis = batch->rank; axis-- > 0;) {
-        const int64_t at = number % batch->dims[axis];
+        const int64_t coordinate = number % batch->dims[axis];
         number /= batch->dims[axis];
         if (dims[axis] != 1)
-            offset += (uint64_t)at * stride;
+            offset += (uint64_t)coordinate * stride;
         stride *= (uint64_t)dims[axis];
     }
     return offset;
@@ -394,8 +394,8 @@ SILO_INLINE const struct silo_xla_call **hint_of(const struct silo_xla_frame *fr
  * freed. */
 SILO_INLINE void fetch(const struct silo_xla_call *call, bool on_gpu) {
     const uint32_t bytes = call->bytes < MOST_FETCHED ? call->bytes : MOST_FETCHED;
-    for (uint32_t at = CACHE_LINE; at < bytes; at += CACHE_LINE)
-        __builtin_prefetch((const char *)call + at);
+    for (uint32_t offset = CACHE_LINE; offset < bytes; offset += CACHE_LINE)
+        __builtin_prefetch((const char *)call + offset);
     __builtin_prefetch((const char *)call->function);
     __builtin_prefetch((const char *)call->function + CACHE_LINE);
     if (!on_gpu)

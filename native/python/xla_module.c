@@ -286,8 +286,8 @@ static void say_exception(char *message, size_t size) {
     PyObject *kind = exception ? PyType_GetName(Py_TYPE(exception)) : NULL;
     PyObject *text = exception ? PyObject_Str(exception) : NULL;
     const char *name = kind ? PyUnicode_AsUTF8AndSize(kind, NULL) : NULL;
-    const char *words = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
-    snprintf(message, size, "%s: %s", name ? name : "an exception", words ? words : "");
+    const char *error_text = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+    snprintf(message, size, "%s: %s", name ? name : "an exception", error_text ? error_text : "");
     PyErr_Clear();
     Py_XDECREF(kind);
     Py_XDECREF(text);
@@ -301,21 +301,21 @@ static int resolve(const char *digest, const char *platform, int32_t device, cha
         return -1;
     }
     const PyGILState_STATE state = PyGILState_Ensure();
-    PyObject *call = resolver, *done = NULL;
+    PyObject *call = resolver, *result = NULL;
     if (call == NULL) {
         PyErr_SetString(silo_device_error, "nothing here finds kernels of programs: call "
                                            "silo.integrations.jax.connect()");
     } else {
         Py_INCREF(call);
-        done = PyObject_CallFunction(call, "s#si", digest, (Py_ssize_t)SILO_XLA_DIGEST, platform,
-                                     (int)device);
+        result = PyObject_CallFunction(call, "s#si", digest, (Py_ssize_t)SILO_XLA_DIGEST, platform,
+                                       (int)device);
         Py_DECREF(call);
     }
-    if (done == NULL)
+    if (result == NULL)
         say_exception(message, size);
-    Py_XDECREF(done);
+    Py_XDECREF(result);
     PyGILState_Release(state);
-    return done != NULL ? 0 : -1;
+    return result != NULL ? 0 : -1;
 }
 
 static PyObject *py_connect(PyObject *module, PyObject *args) {
