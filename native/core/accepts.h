@@ -2,14 +2,14 @@
 #ifndef SILO_ACCEPTS_H
 #define SILO_ACCEPTS_H
 
-#include "seen.h"
+#include "argument_facts.h"
 #include "wording.h"
 
 /* Returns the argument with this name, or NULL if the call has none. `hint` is the position at
  * which the argument most likely is. */
-const struct silo_seen *silo_seen_named(const struct silo_signature *kernel,
-                                        const struct silo_seen_call *call, struct silo_string name,
-                                        uint32_t hint);
+const struct silo_argument_facts *silo_facts_named(const struct silo_signature *kernel,
+                                                   const struct silo_call_arguments *call,
+                                                   struct silo_string name, uint32_t hint);
 
 /* Returns the value that a config sets for a name, or NULL. Options are searched before values. */
 const struct silo_value *silo_config_value(const struct silo_config *config,
@@ -21,21 +21,22 @@ const struct silo_value *silo_constant_of(const struct silo_specialization *spec
 
 /* Returns SILO_OK if the variant can serve the call, else the code of the first assumption that
  * does not hold: SILO_ERROR_KIND, NULL, DTYPE, MISALIGNED, SHAPE, MISSING, or NO_VARIANT for any
- * other. `why` may be NULL; otherwise a sentence with Python's names of types is written to it, for
- * SILO_OK as well as for a failure. */
-int silo_accepts(const struct silo_signature *kernel, const struct silo_seen_call *call,
-                 const struct silo_variant *variant, struct silo_wording *why);
+ * other. `reason` may be NULL; otherwise a sentence with Python's names of types is written to it,
+ * for SILO_OK as well as for a failure. */
+int silo_accepts(const struct silo_signature *kernel, const struct silo_call_arguments *call,
+                 const struct silo_variant *variant, struct silo_wording *reason);
 
 /* Returns false if no variant with this signature and specialization can serve the call. If it
  * returns true, the constants of each variant must still be compared, by silo_accepts. */
-bool silo_may_accept(const struct silo_signature *kernel, const struct silo_seen_call *call,
+bool silo_may_accept(const struct silo_signature *kernel, const struct silo_call_arguments *call,
                      const struct silo_signature *signature,
                      const struct silo_specialization *specialization);
 
 /* Like silo_accepts, for a single parameter of a variant, given by its number. The reason does not
  * name the parameter. */
-int silo_parameter_accepts(const struct silo_signature *kernel, const struct silo_seen_call *call,
+int silo_parameter_accepts(const struct silo_signature *kernel,
+                           const struct silo_call_arguments *call,
                            const struct silo_variant *variant, uint32_t number,
-                           struct silo_wording *why);
+                           struct silo_wording *reason);
 
 #endif

@@ -22,23 +22,23 @@ void *silo_arena_array(struct silo_arena *arena, size_t count, size_t size) {
         size_t room = arena->grown < FIRST ? FIRST : arena->grown;
         if (room > MOST)
             room = MOST;
-        const bool own = bytes > room / 4;
-        const size_t data = own ? bytes : room;
+        const bool is_large = bytes > room / 4;
+        const size_t data = is_large ? bytes : room;
         struct silo_arena_chunk *chunk = calloc(1, sizeof *chunk + data);
         if (chunk == NULL)
             return NULL;
         arena->grown += data;
         chunk->after = arena->chunks;
         arena->chunks = chunk;
-        if (own) /* the block gets a chunk of its own, and the current chunk stays current */
+        if (is_large) /* the block gets a chunk of its own, and the current chunk stays current */
             return chunk->data;
         arena->next = chunk->data;
         arena->left = data;
     }
-    void *taken = arena->next;
+    void *memory = arena->next;
     arena->next += bytes;
     arena->left -= bytes;
-    return taken;
+    return memory;
 }
 
 void silo_arena_free(struct silo_arena *arena) {

@@ -48,7 +48,7 @@ static void put_retired(struct silo_gpu_device *device, struct silo_gpu_retired 
  * callback on the host, so the caller must not hold a lock that such a callback takes. */
 static void sweep(struct silo_gpu_device *device) {
     struct silo_gpu_retired *list = take_retired(device);
-    struct silo_gpu_retired *kept = NULL;
+    struct silo_gpu_retired *remaining = NULL;
     if (list != NULL && device->gpu->drain() != 0) {
         put_retired(device, list);
         return;
@@ -57,15 +57,15 @@ static void sweep(struct silo_gpu_device *device) {
         struct silo_gpu_retired *next = list->next;
         const int code = device->gpu->module_unload(list->module);
         if (code >= SILO_GPU_CAPTURES) {
-            list->next = kept;
-            kept = list;
+            list->next = remaining;
+            remaining = list;
         } else { /* the module is unloaded, or vanished with its context or driver */
             free(list->image);
             free(list);
         }
         list = next;
     }
-    put_retired(device, kept);
+    put_retired(device, remaining);
 }
 
 /* Moves the module and image that the binary owns to the device's list of retired modules. */
@@ -121,11 +121,11 @@ static const char *load_advice(int code) {
 /* Returns the major version of the CUDA tools that assembled a cubin, or 0 if the cubin does not
  * state it. */
 static int assembler_major(const char *image, size_t size) {
-    static const char words[] = "Cuda compilation tools, release ";
-    const size_t length = sizeof words - 1;
-    for (size_t at = 0; at + length < size; at++)
-        if (image[at] == words[0] && memcmp(image + at, words, length) == 0)
-            return atoi(image + at + length);
+    static const char phrase[] = "Cuda compilation tools, release ";
+    const size_t length = sizeof phrase - 1;
+    for (size_t offset = 0; offset + length < size; offset++)
+        if (image[offset] == phrase[0] && memcmp(image + offset, phrase, length) == 0)
+            return atoi(image + offset + length);
     return 0;
 }
 
@@ -137,12 +137,12 @@ static int fail_load(silo_error *error, const struct silo_gpu_device *device, co
     while (length > 0 && (log[length - 1] == '\n' || log[length - 1] == ' '))
         length--;
     const char *advice = load_advice(code);
-    const int major = assembler_major(image, size), here = gpu->version / 1000;
-    if (major > here) { /* within a major version, older drivers load newer cubins */
+    const int major = assembler_major(image, size), driver_major = gpu->version / 1000;
+    if (major > driver_major) { /* within a major version, older drivers load newer cubins */
         snprintf(older, sizeof older,
                  "it was made by CUDA %d and the driver is for CUDA %d: update the driver, or "
                  "compile it with a toolkit of CUDA %d",
-                 major, here, here);
+                 major, driver_major, driver_major);
         advice = older;
     }
     return silo_fail_long(error, silo_gpu_code(gpu, code, SILO_ERROR_LOAD), code,
@@ -176,12 +176,12 @@ static int load_on_gpu(struct silo_binary *binary, char *image, size_t size, sil
 
 static int load_on_cpu(struct silo_binary *binary, const void *data, size_t size,
                        const char *directory, silo_error *error) {
-    char said[512];
-    binary->handle = silo_cpu_open(data, size, directory, said, sizeof said);
+    char message[512];
+    binary->handle = silo_cpu_open(data, size, directory, message, sizeof message);
     return binary->handle != NULL
                ? 0
                : silo_fail(error, SILO_ERROR_LOAD, "cannot load the CPU code (%zu bytes): %s", size,
-                           said);
+                           message);
 }
 
 static struct silo_binary *make(struct silo_gpu_device *device, silo_error *error) {
@@ -375,13 +375,13 @@ static void set_grid_limit(const struct silo_gpu_device *device, struct silo_fun
 
 static int cpu_function(struct silo_binary *binary, const char *kernel, const char *entry,
                         struct silo_function *function, silo_error *error) {
-    char said[512];
+    char message[512];
     if (binary->handle != NULL)
-        function->handle = silo_cpu_symbol(binary->handle, entry, said, sizeof said);
+        function->handle = silo_cpu_symbol(binary->handle, entry, message, sizeof message);
     else
         memcpy(&function->handle, &binary->address, sizeof function->handle);
     if (function->handle == NULL)
-        return silo_fail(error, SILO_ERROR_LOAD, "%s", said);
+        return silo_fail(error, SILO_ERROR_LOAD, "%s", message);
     function->name = kernel;
     function->device = NULL;
     function->device_index = 0;

@@ -16,7 +16,7 @@ void silo_bundle_log(struct silo_bundle *bundle, int level, uint32_t once, const
     char text[512];
     va_list arguments;
     if (bundle->options.log == NULL ||
-        (__atomic_fetch_or(&bundle->said, once, __ATOMIC_RELAXED) & once) != 0)
+        (__atomic_fetch_or(&bundle->logged, once, __ATOMIC_RELAXED) & once) != 0)
         return;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
@@ -76,38 +76,38 @@ struct silo_bundle *silo_bundle_new(const void *data, size_t bytes, const char *
         silo_fail_memory(error);
         return NULL;
     }
-    struct silo_bundle *made = calloc(1, sizeof *made); /* owned by the caller */
-    if (made == NULL) {
+    struct silo_bundle *bundle = calloc(1, sizeof *bundle); /* owned by the caller */
+    if (bundle == NULL) {
         silo_fail_memory(error);
         return NULL;
     }
-    if (silo_fork_lock_init(&made->lock, error) != 0) {
-        free(made);
+    if (silo_fork_lock_init(&bundle->lock, error) != 0) {
+        free(bundle);
         return NULL;
     }
-    if (copy_text(&made->name, name, error) != 0 || take_options(made, options, error) != 0 ||
-        copy_text(&made->cuda_library, made->options.cuda_library, error) != 0 ||
-        copy_text(&made->hip_library, made->options.hip_library, error) != 0)
+    if (copy_text(&bundle->name, name, error) != 0 || take_options(bundle, options, error) != 0 ||
+        copy_text(&bundle->cuda_library, bundle->options.cuda_library, error) != 0 ||
+        copy_text(&bundle->hip_library, bundle->options.hip_library, error) != 0)
         goto failed;
     const struct silo_reader_source source = {.data = data,
                                               .bytes = bytes,
                                               .name = name,
-                                              .file_memory = made->options.file_memory,
+                                              .file_memory = bundle->options.file_memory,
                                               .may_change = mapped};
-    made->reader = silo_reader_open(&source, error);
-    if (made->reader == NULL)
+    bundle->reader = silo_reader_open(&source, error);
+    if (bundle->reader == NULL)
         goto failed;
-    made->kernels =
-        calloc((size_t)silo_reader_kernel_count(made->reader) + 1, sizeof *made->kernels);
-    if (made->kernels == NULL) {
+    bundle->kernels =
+        calloc((size_t)silo_reader_kernel_count(bundle->reader) + 1, sizeof *bundle->kernels);
+    if (bundle->kernels == NULL) {
         silo_fail_memory(error);
         goto failed;
     }
-    made->mapped = mapped ? (void *)(uintptr_t)data : NULL;
-    made->bytes = bytes;
-    return made;
+    bundle->mapped = mapped ? (void *)(uintptr_t)data : NULL;
+    bundle->bytes = bytes;
+    return bundle;
 failed:
-    silo_bundle_free(made);
+    silo_bundle_free(bundle);
     return NULL;
 }
 

@@ -6,7 +6,7 @@
 #include "fork_lock.h"
 #include "manifest.h"
 
-struct silo_located;     /* defined in queue_place.h */
+struct silo_used_device; /* defined in queue_device.h */
 struct silo_loaded_code; /* defined in bundle_code.h */
 
 struct silo_bundle {
@@ -20,15 +20,15 @@ struct silo_bundle {
     struct silo_fork_lock lock; /* held while a member below changes, and while code is loaded */
     /* owned: an entry for each kernel, NULL before the kernel's first use; entries are atomic */
     struct silo_kernel **kernels;
-    struct silo_located *places;    /* owned list; atomic */
-    struct silo_loaded_code *codes; /* owned list; atomic */
-    uint32_t said; /* atomic, bits of enum silo_bundle_said: messages already logged */
+    struct silo_used_device *devices; /* owned list; atomic */
+    struct silo_loaded_code *codes;   /* owned list; atomic */
+    uint32_t logged; /* atomic, bits of enum silo_bundle_logged: messages already logged */
 };
 
 /* Messages that are logged once for each bundle. */
-enum silo_bundle_said { SILO_SAID_FULL = 1, SILO_SAID_WAITS = 2 };
+enum silo_bundle_logged { SILO_LOGGED_FULL = 1, SILO_LOGGED_WAITS = 2 };
 
-/* Calls the log callback, unless it is NULL. `once` is 0 or a value of enum silo_bundle_said: a
+/* Calls the log callback, unless it is NULL. `once` is 0 or a value of enum silo_bundle_logged: a
  * message that is logged only once for each bundle. */
 void silo_bundle_log(struct silo_bundle *bundle, int level, uint32_t once, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

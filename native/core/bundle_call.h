@@ -8,7 +8,7 @@
 struct silo_kernel_call {
     struct silo_kernel *kernel;
     const silo_queue *queue;
-    const silo_call *given; /* never NULL */
+    const silo_call *options; /* never NULL */
     struct silo_tagged tagged;
 };
 

@@ -5,32 +5,33 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Copies the error `why`, made by a function that does not know the kernel, to `error`, with the
- * kernel's name before the text. */
-static int pass_on(silo_error *error, silo_error *why, const char *kernel) {
-    if (strncmp(why->text, kernel, strlen(kernel)) == 0)
-        silo_fail_driver(error, why->code, why->driver_code, "%s", why->text);
+/* Copies the error `failure`, made by a function that does not know the kernel, to `error`, with
+ * the kernel's name before the text. */
+static int pass_on(silo_error *error, silo_error *failure, const char *kernel) {
+    if (strncmp(failure->text, kernel, strlen(kernel)) == 0)
+        silo_fail_driver(error, failure->code, failure->driver_code, "%s", failure->text);
     else
-        silo_fail_driver(error, why->code, why->driver_code, "%s: %s", kernel, why->text);
+        silo_fail_driver(error, failure->code, failure->driver_code, "%s: %s", kernel,
+                         failure->text);
     if (error != NULL) {
-        error->offset = why->offset;
-        memcpy(error->field, why->field, sizeof error->field);
-        error->details = why->details;
-        why->details = NULL;
+        error->offset = failure->offset;
+        memcpy(error->field, failure->field, sizeof error->field);
+        error->details = failure->details;
+        failure->details = NULL;
     }
-    silo_error_clear(why);
+    silo_error_clear(failure);
     return -1;
 }
 
 /* ---- trust in native code ---- */
 
 static int refuse(const struct silo_bundle *bundle, const struct silo_variant *variant,
-                  const char *digest, const char *why, silo_error *error) {
+                  const char *digest, const char *reason, silo_error *error) {
     return silo_fail(error, SILO_ERROR_UNTRUSTED,
                      "%s: its CPU code in %s is native code, and %s. Give silo_options.vouch a "
                      "function that knows the digest %s (the ledger of `silo trust` keeps such), "
                      "or link the bundle into the program and open it with SILO_LINKED",
-                     variant->kernel.data, bundle->name, why, digest);
+                     variant->kernel.data, bundle->name, reason, digest);
 }
 
 /* Checks that the variant's native code is trusted. Called for every variant, even if its object is
@@ -100,7 +101,7 @@ static int64_t stated_places(struct silo_bundle *bundle, const struct silo_varia
  * code declares. After a mismatch the driver would therefore read other memory of this process. */
 static int check_places(struct silo_bundle *bundle, const struct silo_variant *variant,
                         const struct silo_binary *binary, const struct silo_function *function,
-                        const struct silo_located *where, silo_error *error) {
+                        const struct silo_used_device *where, silo_error *error) {
     enum { ROOM = 16 * SILO_MAX_PARAMETERS };
     const struct silo_launch_info *launch = variant->launch;
     struct silo_parameter_place *places = malloc(ROOM * sizeof *places);
@@ -111,17 +112,18 @@ static int check_places(struct silo_bundle *bundle, const struct silo_variant *v
         count = stated_places(bundle, variant, places, ROOM, error);
     int result = count < 0 ? -1 : 0;
     for (uint32_t i = 0; result == 0 && i < launch->slot_count; i++) {
-        const size_t wanted = bytes_of(&launch->layout[i]);
-        if ((int64_t)i < count && i < ROOM && places[i].size == wanted)
+        const size_t expected_bytes = bytes_of(&launch->layout[i]);
+        if ((int64_t)i < count && i < ROOM && places[i].size == expected_bytes)
             continue;
-        result = silo_fail(
-            error, SILO_ERROR_LOAD,
-            "%s on %s: the code takes other parameters than %s says: parameter %u "
-            "(%s) has %zu bytes there and %zu in the code, which takes %lld. The "
-            "driver would read other memory of this process than the arguments, so "
-            "it is not loaded; build the bundle again",
-            variant->kernel.data, where->target, bundle->name, i, launch->layout[i].name.data,
-            wanted, (int64_t)i < count && i < ROOM ? places[i].size : (size_t)0, (long long)count);
+        result = silo_fail(error, SILO_ERROR_LOAD,
+                           "%s on %s: the code takes other parameters than %s says: parameter %u "
+                           "(%s) has %zu bytes there and %zu in the code, which takes %lld. The "
+                           "driver would read other memory of this process than the arguments, so "
+                           "it is not loaded; build the bundle again",
+                           variant->kernel.data, where->target, bundle->name, i,
+                           launch->layout[i].name.data, expected_bytes,
+                           (int64_t)i < count && i < ROOM ? places[i].size : (size_t)0,
+                           (long long)count);
     }
     if (result == 0 && count > (int64_t)launch->slot_count)
         result = silo_fail(error, SILO_ERROR_LOAD,
@@ -174,7 +176,7 @@ static int describe(const struct silo_variant *variant, struct silo_function *fu
     return silo_function_set_block(function, variant->kernel.data, launch->block, error);
 }
 
-static bool loads(const struct silo_located *where, const char *kind) {
+static bool loads(const struct silo_used_device *where, const char *kind) {
     if (where->gpu == NULL)
         return strcmp(kind, "so") == 0;
     if (where->gpu == &silo_cuda)
@@ -186,9 +188,9 @@ static bool loads(const struct silo_located *where, const char *kind) {
 static const silo_compiled *compiled_in(const struct silo_bundle *bundle,
                                         const struct silo_blob *blob, const char *entry) {
     for (size_t i = 0; i < bundle->options.compiled_count; i++) {
-        const silo_compiled *one = &bundle->options.compiled[i];
-        if (strcmp(one->sha256, blob->sha256) == 0 && strcmp(one->entry, entry) == 0)
-            return one;
+        const silo_compiled *compiled = &bundle->options.compiled[i];
+        if (strcmp(compiled->sha256, blob->sha256) == 0 && strcmp(compiled->entry, entry) == 0)
+            return compiled;
     }
     return NULL;
 }
@@ -202,7 +204,7 @@ static struct silo_binary *binary_of_function(const silo_compiled *compiled, sil
 /* Verifies a blob, checks that it is trusted, and loads it. Returns NULL with `error` filled. */
 static struct silo_binary *load_blob(struct silo_bundle *bundle, uint32_t kernel, uint32_t number,
                                      const struct silo_variant *variant,
-                                     const struct silo_located *where, bool loaded,
+                                     const struct silo_used_device *where, bool loaded,
                                      silo_error *error) {
     void *owned = NULL;
     const struct silo_blob *blob = silo_reader_blob(bundle->reader, variant->blob);
@@ -223,19 +225,19 @@ static struct silo_binary *load_blob(struct silo_bundle *bundle, uint32_t kernel
     return binary;
 }
 
-static struct silo_loaded_code *known_code(const struct silo_bundle *bundle,
-                                           const struct silo_located *where, uint32_t blob,
-                                           const char *entry) {
-    for (struct silo_loaded_code *one = bundle->codes; one != NULL; one = one->next)
-        if (one->where == where && one->blob == blob &&
-            (one->entry == NULL || strcmp(one->entry, entry) == 0))
-            return one;
+static struct silo_loaded_code *find_code(const struct silo_bundle *bundle,
+                                          const struct silo_used_device *where, uint32_t blob,
+                                          const char *entry) {
+    for (struct silo_loaded_code *loaded = bundle->codes; loaded != NULL; loaded = loaded->next)
+        if (loaded->where == where && loaded->blob == blob &&
+            (loaded->entry == NULL || strcmp(loaded->entry, entry) == 0))
+            return loaded;
     return NULL;
 }
 
 static struct silo_loaded_code *load(struct silo_bundle *bundle, uint32_t kernel, uint32_t number,
                                      const struct silo_variant *variant,
-                                     const struct silo_located *where, silo_error *error) {
+                                     const struct silo_used_device *where, silo_error *error) {
     const struct silo_blob *blob = silo_reader_blob(bundle->reader, variant->blob);
     const char *entry = variant->launch->entry.data;
     if (!loads(where, blob->kind.data)) {
@@ -245,44 +247,44 @@ static struct silo_loaded_code *load(struct silo_bundle *bundle, uint32_t kernel
                   blob->kind.data, where->target);
         return NULL;
     }
-    struct silo_loaded_code *known = known_code(bundle, where, variant->blob, entry);
+    struct silo_loaded_code *existing = find_code(bundle, where, variant->blob, entry);
     const silo_compiled *compiled = where->gpu == NULL ? compiled_in(bundle, blob, entry) : NULL;
-    if (known != NULL && (compiled != NULL || where->gpu != NULL))
-        return known;
-    silo_error why = {.code = SILO_OK};
-    struct silo_binary *binary =
-        compiled != NULL ? binary_of_function(compiled, &why)
-                         : load_blob(bundle, kernel, number, variant, where, known != NULL, &why);
-    if (why.code != SILO_OK) {
-        *error = why;
+    if (existing != NULL && (compiled != NULL || where->gpu != NULL))
+        return existing;
+    silo_error failure = {.code = SILO_OK};
+    struct silo_binary *binary = compiled != NULL ? binary_of_function(compiled, &failure)
+                                                  : load_blob(bundle, kernel, number, variant,
+                                                              where, existing != NULL, &failure);
+    if (failure.code != SILO_OK) {
+        *error = failure;
         return NULL;
     }
-    if (known != NULL)
-        return known;
-    struct silo_loaded_code *made = calloc(1, sizeof *made); /* owned by the list below */
-    if (made == NULL) {
+    if (existing != NULL)
+        return existing;
+    struct silo_loaded_code *loaded = calloc(1, sizeof *loaded); /* owned by the list below */
+    if (loaded == NULL) {
         silo_binary_release(binary);
         silo_fail_memory(error);
         return NULL;
     }
-    *made = (struct silo_loaded_code){bundle->codes, where, variant->blob,
-                                      compiled != NULL ? compiled->entry : NULL, binary};
-    __atomic_store_n(&bundle->codes, made, __ATOMIC_RELEASE);
-    return made;
+    *loaded = (struct silo_loaded_code){bundle->codes, where, variant->blob,
+                                        compiled != NULL ? compiled->entry : NULL, binary};
+    __atomic_store_n(&bundle->codes, loaded, __ATOMIC_RELEASE);
+    return loaded;
 }
 
 const struct silo_loaded_code *silo_code_load(struct silo_bundle *bundle, uint32_t kernel,
                                               uint32_t number, const struct silo_variant *variant,
-                                              const struct silo_located *where,
+                                              const struct silo_used_device *where,
                                               struct silo_function *function, silo_error *error) {
-    silo_error why = {.code = SILO_OK};
-    const struct silo_loaded_code *code = load(bundle, kernel, number, variant, where, &why);
-    if (code == NULL || describe(variant, function, &why) != 0 ||
+    silo_error failure = {.code = SILO_OK};
+    const struct silo_loaded_code *code = load(bundle, kernel, number, variant, where, &failure);
+    if (code == NULL || describe(variant, function, &failure) != 0 ||
         silo_binary_function(code->binary, variant->kernel.data, variant->launch->entry.data,
-                             function, &why) != 0 ||
+                             function, &failure) != 0 ||
         (where->gpu != NULL &&
-         check_places(bundle, variant, code->binary, function, where, &why) != 0)) {
-        pass_on(error, &why, variant->kernel.data);
+         check_places(bundle, variant, code->binary, function, where, &failure) != 0)) {
+        pass_on(error, &failure, variant->kernel.data);
         return NULL;
     }
     return code;

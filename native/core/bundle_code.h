@@ -5,12 +5,12 @@
 #define SILO_BUNDLE_CODE_H
 
 #include "binary.h"
-#include "queue_place.h"
+#include "queue_device.h"
 
 /* The code of a blob, loaded on a device. Lives as long as the bundle. */
 struct silo_loaded_code {
     struct silo_loaded_code *next; /* owned: the list of the bundle */
-    const struct silo_located *where;
+    const struct silo_used_device *where;
     uint32_t blob;
     const char *entry; /* name of a function compiled into the program; NULL: code of the bundle */
     struct silo_binary *binary; /* owned: a reference */
@@ -21,7 +21,7 @@ struct silo_loaded_code {
  * codes of the reader, _LOAD, _LIMIT, _MEMORY. The caller holds the bundle's lock. */
 const struct silo_loaded_code *silo_code_load(struct silo_bundle *bundle, uint32_t kernel,
                                               uint32_t number, const struct silo_variant *variant,
-                                              const struct silo_located *where,
+                                              const struct silo_used_device *where,
                                               struct silo_function *function, silo_error *error);
 
 void silo_code_free(struct silo_bundle *bundle);

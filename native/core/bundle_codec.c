@@ -31,16 +31,16 @@ int silo_codec_stated(const uint8_t *stored, size_t stored_bytes, uint64_t *raw_
         return tell(problem, "not a zstd frame");
     const uint8_t descriptor = stored[4];
     const bool one_segment = (descriptor & 0x20) != 0;
-    const size_t at = (one_segment ? 5u : 6u) + dictionary_bytes[descriptor & 3];
+    const size_t offset = (one_segment ? 5u : 6u) + dictionary_bytes[descriptor & 3];
     size_t bytes = size_bytes[descriptor >> 6];
     if (bytes == 0 && one_segment)
         bytes = 1;
     if (bytes == 0)
         return tell(problem, "the zstd frame does not state its content size");
-    if (stored_bytes < at + bytes)
+    if (stored_bytes < offset + bytes)
         return tell(problem, "not a zstd frame: its header is cut");
     uint64_t size = 0;
-    memcpy(&size, stored + at, bytes);
+    memcpy(&size, stored + offset, bytes);
     *raw_bytes = size + (bytes == 2 ? 256 : 0);
     return 0;
 }
@@ -64,7 +64,7 @@ static pthread_once_t gate = PTHREAD_ONCE_INIT;
 static bool opened;
 static char why_not[SILO_CODEC_PROBLEM];
 
-static silo_codec *given; /* set by silo_codec_use */
+static silo_codec *chosen; /* set by silo_codec_use */
 
 /* The caller holds the loader's lock. */
 static void find_functions(void) {
@@ -72,7 +72,7 @@ static void find_functions(void) {
     static const struct {
         const char *name;
         void *slot;
-    } wanted[] = {
+    } functions[] = {
         {"ZSTD_decompress", &zstd.decompress},
         {"ZSTD_findFrameCompressedSize", &zstd.findFrameCompressedSize},
         {"ZSTD_isError", &zstd.isError},
@@ -88,14 +88,14 @@ static void find_functions(void) {
     }
     if (library == NULL)
         return;
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        void *symbol = dlsym(library, wanted[i].name);
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        void *symbol = dlsym(library, functions[i].name);
         if (symbol == NULL) {
-            snprintf(why_not, sizeof why_not, "libzstd has no %s", wanted[i].name);
+            snprintf(why_not, sizeof why_not, "libzstd has no %s", functions[i].name);
             return;
         }
         /* dlsym returns a data pointer; a function pointer has the same representation. */
-        memcpy(wanted[i].slot, &symbol, sizeof symbol);
+        memcpy(functions[i].slot, &symbol, sizeof symbol);
     }
     opened = true;
 }
@@ -114,7 +114,7 @@ void silo_codec_use(silo_codec *codec) {
 #ifdef SILO_ZSTD_LINKED
     (void)codec;
 #else
-    __atomic_store_n(&given, codec, __ATOMIC_RELEASE);
+    __atomic_store_n(&chosen, codec, __ATOMIC_RELEASE);
 #endif
 }
 
@@ -126,11 +126,12 @@ static int expand(const uint8_t *stored, size_t stored_bytes, uint8_t *raw, size
     if (frame != stored_bytes)
         return tell(problem, "the zstd frame is %zu bytes long where %zu are stored", frame,
                     stored_bytes);
-    const size_t made = CALL(decompress)(raw, raw_bytes, stored, stored_bytes);
-    if (CALL(isError)(made))
-        return tell(problem, "not a zstd frame: %s", CALL(getErrorName)(made));
-    if (made != raw_bytes)
-        return tell(problem, "the zstd frame gave %zu bytes where %zu are stated", made, raw_bytes);
+    const size_t expanded = CALL(decompress)(raw, raw_bytes, stored, stored_bytes);
+    if (CALL(isError)(expanded))
+        return tell(problem, "not a zstd frame: %s", CALL(getErrorName)(expanded));
+    if (expanded != raw_bytes)
+        return tell(problem, "the zstd frame gave %zu bytes where %zu are stated", expanded,
+                    raw_bytes);
     return 0;
 }
 
@@ -147,7 +148,7 @@ int silo_codec_expand(const uint8_t *stored, size_t stored_bytes, uint8_t *raw, 
     }
 #ifndef SILO_ZSTD_LINKED
     pthread_once(&gate, open_library);
-    silo_codec *codec = __atomic_load_n(&given, __ATOMIC_ACQUIRE);
+    silo_codec *codec = __atomic_load_n(&chosen, __ATOMIC_ACQUIRE);
     if (!opened && codec != NULL)
         return codec(stored, stored_bytes, raw, raw_bytes, problem) == 0 ? 0 : SILO_ERROR_DAMAGED;
     if (!opened) {

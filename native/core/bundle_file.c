@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int refuse(silo_error *error, const char *path, const char *what) {
-    return silo_fail_at(error, SILO_ERROR_FILE, "", UINT64_MAX, "%s: %s", path, what);
+static int refuse(silo_error *error, const char *path, const char *problem) {
+    return silo_fail_at(error, SILO_ERROR_FILE, "", UINT64_MAX, "%s: %s", path, problem);
 }
 
 static int map(int file, const char *path, void **data, size_t *bytes, silo_error *error) {

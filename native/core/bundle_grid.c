@@ -4,7 +4,7 @@
 
 int silo_call_given_grid(const struct silo_kernel_call *call, int64_t dims[3], silo_error *error) {
     for (int axis = 0; axis < 3; axis++) {
-        dims[axis] = call->given->grid[axis];
+        dims[axis] = call->options->grid[axis];
         if (SILO_UNLIKELY(dims[axis] < 0))
             return silo_fail(error, SILO_ERROR_GRID,
                              "%s: grid dimension %c is %lld, which is negative",

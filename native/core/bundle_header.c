@@ -25,16 +25,16 @@ _Static_assert(sizeof(struct stored) == SILO_HEADER_BYTES, "the header has no ga
 int silo_header_read(const uint8_t *data, size_t file_bytes, const char *name,
                      struct silo_header *header, silo_error *error) {
     typedef unsigned long long shown;
-    const size_t there = file_bytes < SILO_HEADER_BYTES ? file_bytes : SILO_HEADER_BYTES;
-    const size_t magic = there < MAGIC_BYTES ? there : MAGIC_BYTES;
+    const size_t available = file_bytes < SILO_HEADER_BYTES ? file_bytes : SILO_HEADER_BYTES;
+    const size_t magic = available < MAGIC_BYTES ? available : MAGIC_BYTES;
     if (magic != 0 && memcmp(data, MAGIC, magic) != 0)
         return silo_fail_at(error, SILO_ERROR_FOREIGN, "header.magic", 0,
                             "%s: not a .silo file, which silo build writes: it does not begin with "
                             "SILOBNDL",
                             name);
-    if (there < SILO_HEADER_BYTES)
-        return silo_fail_at(error, SILO_ERROR_TRUNCATED, "header", there,
-                            "%s: truncated: %zu bytes of a %d-byte header", name, there,
+    if (available < SILO_HEADER_BYTES)
+        return silo_fail_at(error, SILO_ERROR_TRUNCATED, "header", available,
+                            "%s: truncated: %zu bytes of a %d-byte header", name, available,
                             SILO_HEADER_BYTES);
     struct stored stored;
     memcpy(&stored, data, sizeof stored);

@@ -7,33 +7,33 @@ struct silo_kernel *silo_kernel_new(struct silo_bundle *bundle, uint32_t index, 
     const struct silo_kernel_info *info = silo_reader_kernel(bundle->reader, index, error);
     if (info == NULL)
         return NULL;
-    struct silo_kernel *made = calloc(1, sizeof *made); /* owned by the caller */
-    if (made == NULL) {
+    struct silo_kernel *kernel = calloc(1, sizeof *kernel); /* owned by the caller */
+    if (kernel == NULL) {
         silo_fail_memory(error);
         return NULL;
     }
-    made->bundle = bundle;
-    made->info = info;
-    made->index = index;
-    if (silo_intake_init(&made->intake, info, error) != 0) {
-        silo_kernel_free(made);
+    kernel->bundle = bundle;
+    kernel->info = info;
+    kernel->index = index;
+    if (silo_intake_init(&kernel->intake, info, error) != 0) {
+        silo_kernel_free(kernel);
         return NULL;
     }
-    return made;
+    return kernel;
 }
 
 struct silo_kernel *silo_kernel_get(struct silo_bundle *bundle, uint32_t index, silo_error *error) {
-    struct silo_kernel *found = __atomic_load_n(&bundle->kernels[index], __ATOMIC_ACQUIRE);
-    if (found != NULL)
-        return found;
+    struct silo_kernel *existing = __atomic_load_n(&bundle->kernels[index], __ATOMIC_ACQUIRE);
+    if (existing != NULL)
+        return existing;
     silo_fork_lock_take(&bundle->lock);
-    found = bundle->kernels[index];
-    if (found == NULL) {
-        found = silo_kernel_new(bundle, index, error);
-        __atomic_store_n(&bundle->kernels[index], found, __ATOMIC_RELEASE);
+    existing = bundle->kernels[index];
+    if (existing == NULL) {
+        existing = silo_kernel_new(bundle, index, error);
+        __atomic_store_n(&bundle->kernels[index], existing, __ATOMIC_RELEASE);
     }
     silo_fork_lock_give(&bundle->lock);
-    return found;
+    return existing;
 }
 
 static void no_kernel(const struct silo_bundle *bundle, const char *name, silo_error *error) {

@@ -9,7 +9,7 @@
 /* A variant chosen for calls with an empty grid. Its code is not loaded. */
 struct silo_idle {
     struct silo_grid_programs grid;
-    const struct silo_located *where;
+    const struct silo_used_device *where;
     uint32_t number;        /* the variant's number */
     struct silo_idle *next; /* owned */
 };

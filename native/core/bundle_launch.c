@@ -51,20 +51,21 @@ int silo_call_cpu_code(int code) {
 static SILO_NOINLINE int launch_error(const struct silo_served *served,
                                       const struct silo_launch *launch, int code,
                                       silo_error *error) {
-    const struct silo_located *where = served->where;
+    const struct silo_used_device *where = served->where;
     const char *hint = "";
-    const int ours = where->gpu == NULL ? silo_call_cpu_code(code) : code_of(where->gpu, code);
-    if (ours == SILO_ERROR_WRONG_DEVICE)
+    const int silo_code = where->gpu == NULL ? silo_call_cpu_code(code) : code_of(where->gpu, code);
+    if (silo_code == SILO_ERROR_WRONG_DEVICE)
         hint = "; the stream is to be one of the device's primary context";
     struct silo_wording config = {0};
     /* the message of this thread's last driver call */
-    const char *said = where->driver->error_text(code);
+    const char *message = where->driver->error_text(code);
     silo_config_text(&config, served->variant->config);
-    silo_fail_driver(error, ours, code,
+    silo_fail_driver(error, silo_code, code,
                      "%s: %s (code %d) from '%s' on %s:%d; grid=(%u, %u, %u), config %s%s",
-                     served->variant->kernel.data, said, code, served->variant->launch->entry.data,
-                     where->driver->name, (int)where->index, launch->grid[0], launch->grid[1],
-                     launch->grid[2], silo_wording_read(&config), hint);
+                     served->variant->kernel.data, message, code,
+                     served->variant->launch->entry.data, where->driver->name, (int)where->index,
+                     launch->grid[0], launch->grid[1], launch->grid[2], silo_wording_read(&config),
+                     hint);
     silo_wording_clear(&config);
     return -1;
 }
@@ -114,22 +115,23 @@ static void *encode_map(void *context, int32_t slot, const struct silo_map_form 
     const struct silo_tagged *tagged = &room->call->tagged;
     const struct silo_descriptor *descriptor;
     struct silo_descriptor array;
-    silo_error why = {.code = SILO_OK};
+    silo_error failure = {.code = SILO_OK};
     void *map = room->maps[room->used++]; /* a kernel has at most SILO_MAX_DESCRIPTORS maps */
     int result = 0;
     if (form->of_array) {
         descriptor = &array;
-        result = describe_array(tagged, slot, form, &array, &why);
+        result = describe_array(tagged, slot, form, &array, &failure);
     } else {
         descriptor = &tagged->descriptors[tagged->slots[slot]];
     }
     if (result == 0)
-        result = silo_tensor_map_encode(room->served->function.device, form, descriptor, map, &why);
+        result =
+            silo_tensor_map_encode(room->served->function.device, form, descriptor, map, &failure);
     if (result == 0)
         return map;
-    silo_fail_driver(room->error, why.code, why.driver_code, "%s: %s '%s' %s",
+    silo_fail_driver(room->error, failure.code, failure.driver_code, "%s: %s '%s' %s",
                      tagged->intake->kernel, form->of_array ? "argument" : "the tensor descriptor",
-                     silo_intake_name(tagged->intake, slot), why.text);
+                     silo_intake_name(tagged->intake, slot), failure.text);
     return NULL;
 }
 
@@ -180,7 +182,7 @@ static SILO_NOINLINE int launch_with_more(const struct silo_kernel_call *call,
     uint64_t scratch[2] = {0, 0};
     struct map_room room = {.call = call, .served = served, .error = error};
     void **params = __builtin_alloca(served->packing.room * sizeof *params);
-    int taken[2] = {0, 0}, result = 0;
+    int is_leased[2] = {0, 0}, result = 0;
     for (int i = 0; i < 2 && served->packing.takes_scratch && result == 0; i++) {
         int64_t bytes = 0;
         if (each[i] == 0)
@@ -189,12 +191,12 @@ static SILO_NOINLINE int launch_with_more(const struct silo_kernel_call *call,
         if (result == 0)
             result = silo_scratch_take(&source, function->device, call->queue->stream, name, bytes,
                                        align[i], &leases[i], error);
-        taken[i] = result == 0;
-        if (!taken[i])
+        is_leased[i] = result == 0;
+        if (!is_leased[i])
             continue;
         scratch[i] = leases[i].address;
         if (leases[i].waits)
-            silo_bundle_log(call->kernel->bundle, SILO_LOG_WARNING, SILO_SAID_WAITS,
+            silo_bundle_log(call->kernel->bundle, SILO_LOG_WARNING, SILO_LOGGED_WAITS,
                             "%s: this %s driver has no pool of memory, so each launch that needs "
                             "scratch memory waits until it has run: give an allocator",
                             name, function->device->gpu->name);
@@ -208,7 +210,7 @@ static SILO_NOINLINE int launch_with_more(const struct silo_kernel_call *call,
             result = refuse_packed(call, served, &values, wrong, error);
     }
     for (int i = 0; i < 2; i++)
-        if (taken[i])
+        if (is_leased[i])
             silo_scratch_give(&source, function->device, &leases[i]);
     return result;
 }
@@ -231,7 +233,7 @@ static SILO_NOINLINE int refuse_grid(const struct silo_kernel_call *call,
 SILO_INLINE int find_grid(const struct silo_kernel_call *call, const struct silo_served *served,
                           int64_t dims[3], silo_error *error) {
     const struct silo_tagged *tagged = &call->tagged;
-    if (call->given->grid != NULL)
+    if (call->options->grid != NULL)
         return silo_call_given_grid(call, dims, error);
     if (served->grid.usual &&
         silo_grid_usual(&served->grid, tagged->intake->count, tagged->slots, tagged->key, dims))
@@ -282,11 +284,11 @@ static int copy_parameters(const struct silo_kernel_call *call, const struct sil
     const struct silo_packing *packing = &served->packing;
     uint64_t scratch[2] = {0, 0};
     void **params = __builtin_alloca((packing->room + 1) * sizeof *params);
-    const struct silo_values given = values_of(call, scratch);
+    const struct silo_values sources = values_of(call, scratch);
     const int32_t wrong =
-        silo_pack(packing, &given, params, room != NULL ? encode_map : no_map, room);
+        silo_pack(packing, &sources, params, room != NULL ? encode_map : no_map, room);
     if (SILO_UNLIKELY(wrong != SILO_ALL_PACKED))
-        return refuse_packed(call, served, &given, wrong, error);
+        return refuse_packed(call, served, &sources, wrong, error);
     for (uint32_t i = 0; i < packing->count; i++)
         memcpy((uint8_t *)(values + 1) + places[i].offset, params[i], places[i].size);
     return 0;

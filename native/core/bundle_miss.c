@@ -6,7 +6,7 @@
 #include "known_names.h"
 #include "memory_types.h"
 #include "tagged_error.h"
-#include "tagged_seen.h"
+#include "tagged_facts.h"
 
 #include <stdlib.h>
 
@@ -28,29 +28,29 @@ static int is_empty(const struct silo_kernel_call *call, const struct silo_grid_
 /* Returns the grid of a variant whose code is not loaded, or NULL with `error` filled. The caller
  * holds the bundle's lock. */
 static struct silo_idle *idle_variant(struct silo_kernel *kernel, uint32_t number,
-                                      const struct silo_located *where, silo_error *error) {
-    for (struct silo_idle *one = kernel->idle; one != NULL; one = one->next)
-        if (one->number == number && one->where == where)
-            return one;
+                                      const struct silo_used_device *where, silo_error *error) {
+    for (struct silo_idle *entry = kernel->idle; entry != NULL; entry = entry->next)
+        if (entry->number == number && entry->where == where)
+            return entry;
     const struct silo_variant *variant =
         silo_reader_variant(kernel->bundle->reader, kernel->index, number, error);
     if (variant == NULL)
         return NULL;
-    struct silo_idle *made = calloc(1, sizeof *made); /* owned by the kernel */
-    if (made == NULL) {
+    struct silo_idle *idle = calloc(1, sizeof *idle); /* owned by the kernel */
+    if (idle == NULL) {
         silo_fail_memory(error);
         return NULL;
     }
-    made->number = number;
-    made->where = where;
-    if (silo_served_grid(kernel->info, variant, &where->place, &made->grid, error) != 0) {
-        silo_grid_clear(&made->grid);
-        free(made);
+    idle->number = number;
+    idle->where = where;
+    if (silo_served_grid(kernel->info, variant, &where->info, &idle->grid, error) != 0) {
+        silo_grid_clear(&idle->grid);
+        free(idle);
         return NULL;
     }
-    made->next = kernel->idle;
-    kernel->idle = made;
-    return made;
+    idle->next = kernel->idle;
+    kernel->idle = idle;
+    return idle;
 }
 
 /* ---- a miss ---- */
@@ -66,8 +66,8 @@ static int check_elements(const struct silo_kernel_call *call, silo_error *error
 
 /* Refuses a call on a stream that is being captured: a miss loads code, which drivers forbid during
  * capture. The driver is open at this point. */
-static int refuse_in_capture(const struct silo_kernel_call *call, const struct silo_located *where,
-                             silo_error *error) {
+static int refuse_in_capture(const struct silo_kernel_call *call,
+                             const struct silo_used_device *where, silo_error *error) {
     int status = 0;
     if (where->gpu == NULL || call->queue->stream == NULL ||
         where->gpu->stream_capturing(call->queue->stream, &status) != 0 || status == 0)
@@ -94,7 +94,7 @@ static uint64_t address_of(const struct silo_kernel_call *call, int32_t index) {
 /* Refuses arrays on a CPU whose address is not a multiple of the element's size: C code may only
  * read aligned elements. */
 static int check_elements_apart(const struct silo_kernel_call *call,
-                                const struct silo_located *where, silo_error *error) {
+                                const struct silo_used_device *where, silo_error *error) {
     const struct silo_intake *intake = call->tagged.intake;
     for (int32_t i = 0; where->gpu == NULL && i < intake->count; i++) {
         const uint64_t code = call->tagged.key[i];
@@ -110,11 +110,11 @@ static int check_elements_apart(const struct silo_kernel_call *call,
 }
 
 /* Refuses memory that the queue's device cannot use, as far as drivers that are open can tell. */
-static int check_memory(const struct silo_kernel_call *call, const struct silo_located *where,
+static int check_memory(const struct silo_kernel_call *call, const struct silo_used_device *where,
                         silo_error *error) {
     const struct silo_intake *intake = call->tagged.intake;
-    for (struct silo_gpu *const *one = silo_gpus; *one != NULL; one++) {
-        const struct silo_gpu *gpu = *one;
+    for (struct silo_gpu *const *entry = silo_gpus; *entry != NULL; entry++) {
+        const struct silo_gpu *gpu = *entry;
         if ((where->gpu != NULL && gpu != where->gpu) ||
             !__atomic_load_n(&gpu->open, __ATOMIC_ACQUIRE) || gpu->inherited)
             continue;
@@ -157,49 +157,50 @@ static int check_memory(const struct silo_kernel_call *call, const struct silo_l
 }
 
 /* The facts about a call from which a variant is chosen. The arrays are owned. */
-struct sight {
-    struct silo_seen_call call;
-    struct silo_seen *arguments;
-    struct silo_seen_option *options;
+struct gathered_facts {
+    struct silo_call_arguments call;
+    struct silo_argument_facts *arguments;
+    struct silo_option_value *options;
     int64_t *strides;
 };
 
-static int look(const struct silo_kernel_call *call, struct sight *sight, silo_error *error) {
-    const size_t count = (size_t)call->tagged.intake->count, options = call->given->option_count;
-    sight->arguments = calloc(count + 1, sizeof *sight->arguments);
-    sight->options = calloc(options + 1, sizeof *sight->options);
-    sight->strides = calloc(count + 1, SILO_MAX_AXES * sizeof *sight->strides);
-    if (sight->arguments == NULL || sight->options == NULL || sight->strides == NULL)
+static int gather_facts(const struct silo_kernel_call *call, struct gathered_facts *facts,
+                        silo_error *error) {
+    const size_t count = (size_t)call->tagged.intake->count, options = call->options->option_count;
+    facts->arguments = calloc(count + 1, sizeof *facts->arguments);
+    facts->options = calloc(options + 1, sizeof *facts->options);
+    facts->strides = calloc(count + 1, SILO_MAX_AXES * sizeof *facts->strides);
+    if (facts->arguments == NULL || facts->options == NULL || facts->strides == NULL)
         return silo_fail_memory(error);
-    silo_tagged_see(&call->tagged, sight->arguments, sight->strides);
+    silo_tagged_facts(&call->tagged, facts->arguments, facts->strides);
     for (size_t i = 0; i < options; i++)
-        sight->options[i] = (struct silo_seen_option){
-            call->given->options[i].name, silo_tagged_value(&call->given->options[i].value)};
-    sight->call = (struct silo_seen_call){.arguments = sight->arguments,
-                                          .option_count = (uint32_t)options,
-                                          .options = sight->options,
-                                          .grid = call->given->grid};
+        facts->options[i] = (struct silo_option_value){
+            call->options->options[i].name, silo_tagged_value(&call->options->options[i].value)};
+    facts->call = (struct silo_call_arguments){.arguments = facts->arguments,
+                                               .option_count = (uint32_t)options,
+                                               .options = facts->options,
+                                               .grid = call->options->grid};
     return 0;
 }
 
-static void look_away(struct sight *sight) {
-    free(sight->arguments);
-    free(sight->options);
-    free(sight->strides);
+static void release_facts(struct gathered_facts *facts) {
+    free(facts->arguments);
+    free(facts->options);
+    free(facts->strides);
 }
 
-static struct silo_served *known_server(const struct silo_kernel *kernel, uint32_t number,
-                                        const struct silo_located *where) {
-    struct silo_served *one = kernel->serving;
-    while (one != NULL && (one->number != number || one->where != where))
-        one = one->next;
-    return one;
+static struct silo_served *find_server(const struct silo_kernel *kernel, uint32_t number,
+                                       const struct silo_used_device *where) {
+    struct silo_served *server = kernel->serving;
+    while (server != NULL && (server->number != number || server->where != where))
+        server = server->next;
+    return server;
 }
 
 /* Returns a variant in its loaded form, and loads it if this is its first use. */
 static struct silo_served *serve(struct silo_kernel *kernel, uint32_t number,
-                                 const struct silo_located *where, silo_error *error) {
-    struct silo_served *served = known_server(kernel, number, where);
+                                 const struct silo_used_device *where, silo_error *error) {
+    struct silo_served *served = find_server(kernel, number, where);
     if (served != NULL)
         return served;
     served = silo_served_new(kernel->bundle, kernel->index, kernel->info, number, where, error);
@@ -219,8 +220,8 @@ static int number_texts(struct silo_kernel_call *call, silo_error *error) {
         if (argument->kind == SILO_ARGUMENT_TEXT)
             (void)silo_texts_add(texts, argument->value.text);
     }
-    for (size_t i = 0; i < call->given->option_count; i++) {
-        const silo_named *option = &call->given->options[i];
+    for (size_t i = 0; i < call->options->option_count; i++) {
+        const silo_named *option = &call->options->options[i];
         (void)silo_texts_add(texts, option->name);
         if (option->value.kind == SILO_ARGUMENT_TEXT)
             (void)silo_texts_add(texts, option->value.value.text);
@@ -235,16 +236,16 @@ static int remember(struct silo_kernel_call *call, struct silo_guard *guard, voi
                     silo_error *error) {
     struct silo_kernel *kernel = call->kernel;
     if (call->tagged.new_text) {
-        uint64_t known;
+        uint64_t guard_hash;
         if (number_texts(call, error) != 0)
             return -1;
         /* Another thread may have numbered the texts since this call was read, and inserted this
          * key. */
-        if (silo_guard_find(guard, call->tagged.key, call->tagged.words, &known) != NULL)
+        if (silo_guard_find(guard, call->tagged.key, call->tagged.words, &guard_hash) != NULL)
             return 0;
     }
     if (call->tagged.new_text || silo_guard_used(guard) >= SILO_GUARD_LIMIT) {
-        silo_bundle_log(kernel->bundle, SILO_LOG_WARNING, SILO_SAID_FULL,
+        silo_bundle_log(kernel->bundle, SILO_LOG_WARNING, SILO_LOGGED_FULL,
                         "%s was called in more than %d ways: which code serves others is decided "
                         "anew at every call, which takes microseconds; no more memory is taken",
                         kernel->intake.kernel, SILO_GUARD_LIMIT);
@@ -267,36 +268,36 @@ static int remember(struct silo_kernel_call *call, struct silo_guard *guard, voi
  * config of the kernel. NULL if there is none, or if the file cannot be read. */
 static const char *unknown_option(const struct silo_kernel_call *call) {
     const struct silo_kernel *kernel = call->kernel;
-    for (size_t i = 0; i < call->given->option_count; i++) {
-        const char *option = call->given->options[i].name;
+    for (size_t i = 0; i < call->options->option_count; i++) {
+        const char *option = call->options->options[i].name;
         const struct silo_string name = {option, (uint32_t)strlen(option)};
-        bool known = silo_known_option(option);
-        for (uint32_t number = 0; !known && number < kernel->info->variant_count; number++) {
-            silo_error why;
+        bool is_known = silo_known_option(option);
+        for (uint32_t number = 0; !is_known && number < kernel->info->variant_count; number++) {
+            silo_error failure;
             const struct silo_variant *variant =
-                silo_reader_variant(kernel->bundle->reader, kernel->index, number, &why);
+                silo_reader_variant(kernel->bundle->reader, kernel->index, number, &failure);
             if (variant == NULL) {
-                silo_error_clear(&why);
+                silo_error_clear(&failure);
                 return NULL;
             }
-            known = silo_config_value(variant->config, name) != NULL;
+            is_known = silo_config_value(variant->config, name) != NULL;
         }
-        if (!known)
+        if (!is_known)
             return option;
     }
     return NULL;
 }
 
 /* Sets `*number` to the variant that serves a call. */
-static int choose(const struct silo_kernel_call *call, const struct silo_located *where,
+static int choose(const struct silo_kernel_call *call, const struct silo_used_device *where,
                   uint32_t *number, silo_error *error) {
     const struct silo_kernel *kernel = call->kernel;
-    struct sight sight;
-    int result = look(call, &sight, error);
+    struct gathered_facts facts;
+    int result = gather_facts(call, &facts, error);
     if (result == 0)
-        result = silo_choose(kernel->bundle->reader, kernel->index, &sight.call, &where->place,
+        result = silo_choose(kernel->bundle->reader, kernel->index, &facts.call, &where->info,
                              number, error);
-    look_away(&sight);
+    release_facts(&facts);
     const char *unknown = result != 0 ? unknown_option(call) : NULL;
     if (unknown == NULL)
         return result;
@@ -311,13 +312,13 @@ static int choose(const struct silo_kernel_call *call, const struct silo_located
 static int miss(struct silo_kernel_call *call, bool launched, struct silo_served **served,
                 silo_error *error) {
     struct silo_kernel *kernel = call->kernel;
-    const struct silo_located *where =
-        silo_queue_locate(kernel->bundle, kernel->intake.kernel, call->queue, error);
+    const struct silo_used_device *where =
+        silo_queue_device(kernel->bundle, kernel->intake.kernel, call->queue, error);
     uint32_t number = 0;
     if (where == NULL || refuse_in_capture(call, where, error) != 0 ||
         choose(call, where, &number, error) != 0)
         return -1;
-    if (launched && call->given->grid == NULL) {
+    if (launched && call->options->grid == NULL) {
         bool empty = false;
         struct silo_idle *idle = idle_variant(kernel, number, where, error);
         if (idle == NULL || is_empty(call, &idle->grid, &empty, error) != 0)
@@ -327,25 +328,25 @@ static int miss(struct silo_kernel_call *call, bool launched, struct silo_served
     }
     if (check_elements_apart(call, where, error) != 0 || check_memory(call, where, error) != 0)
         return -1;
-    struct silo_served *found = serve(kernel, number, where, error);
-    if (found == NULL)
+    struct silo_served *server = serve(kernel, number, where, error);
+    if (server == NULL)
         return -1;
     char buffer[64];
-    const char *wanted = NULL;
+    const char *expected = NULL;
     int32_t index = 0;
-    if (silo_packing_check(&found->packing, call->tagged.key, kernel->intake.count, buffer,
-                           sizeof buffer, &index, &wanted) != 0)
+    if (silo_packing_check(&server->packing, call->tagged.key, kernel->intake.count, buffer,
+                           sizeof buffer, &index, &expected) != 0)
         return silo_tagged_fail(&kernel->intake, index, silo_tagged_argument(&call->tagged, index),
-                                SILO_ERROR_KIND, wanted, error);
-    if (remember(call, &kernel->guard, found, error) != 0)
+                                SILO_ERROR_KIND, expected, error);
+    if (remember(call, &kernel->guard, server, error) != 0)
         return -1;
-    *served = found;
+    *served = server;
     return 0;
 }
 
 int silo_call_miss(struct silo_kernel_call *call, bool launched, struct silo_served **served,
                    silo_error *error) {
-    const int64_t *grid = call->given->grid;
+    const int64_t *grid = call->options->grid;
     uint64_t hash = 0;
     *served = NULL;
     if (launched && grid == NULL && !call->tagged.new_text) {
@@ -371,19 +372,19 @@ int silo_call_miss(struct silo_kernel_call *call, bool launched, struct silo_ser
 
 int silo_call_explain(struct silo_kernel_call *call, char **text, silo_error *error) {
     struct silo_kernel *kernel = call->kernel;
-    struct sight sight;
+    struct gathered_facts facts;
     if (check_elements(call, error) != 0)
         return -1;
     silo_fork_lock_take(&kernel->bundle->lock);
-    const struct silo_located *where =
-        silo_queue_locate(kernel->bundle, kernel->intake.kernel, call->queue, error);
+    const struct silo_used_device *where =
+        silo_queue_device(kernel->bundle, kernel->intake.kernel, call->queue, error);
     int result = -1;
     if (where != NULL) {
-        result = look(call, &sight, error);
+        result = gather_facts(call, &facts, error);
         if (result == 0)
-            result = silo_choice_explain(kernel->bundle->reader, kernel->index, &sight.call,
-                                         &where->place, text, error);
-        look_away(&sight);
+            result = silo_choice_explain(kernel->bundle->reader, kernel->index, &facts.call,
+                                         &where->info, text, error);
+        release_facts(&facts);
     }
     silo_fork_lock_give(&kernel->bundle->lock);
     return result;

@@ -278,11 +278,11 @@ SILO_INLINE bool has_room(const struct silo_step_plan *plan, const struct form *
     return true;
 }
 
-/* Allocates scratch memory for this step, and at least as much as the form `before` had. `before`
- * may be NULL. */
+/* Allocates scratch memory for this step, and at least as much as the form `previous` had.
+ * `previous` may be NULL. */
 static int take_scratch(const struct silo_step_plan *plan, struct form *form,
-                        const struct form *before, silo_error *error) {
-    uint32_t at = 0, count = 0, align;
+                        const struct form *previous, silo_error *error) {
+    uint32_t offset = 0, count = 0, align;
     for (uint32_t i = 0; i < plan->count; i++)
         for (uint32_t k = 0; k < plan->step[i]->count; k++)
             count += scratch_of(plan->step[i], k, &align) != 0;
@@ -292,18 +292,19 @@ static int take_scratch(const struct silo_step_plan *plan, struct form *form,
     form->pieces = calloc(count, sizeof *form->pieces);
     if (form->uses == NULL || form->pieces == NULL)
         return silo_fail_memory(error);
-    for (uint32_t i = 0; i < plan->count; at += plan->step[i++]->bytes) {
+    for (uint32_t i = 0; i < plan->count; offset += plan->step[i++]->bytes) {
         const struct part *part = plan->step[i];
         for (uint32_t k = 0; k < part->count; k++) {
             const uint64_t each = scratch_of(part, k, &align);
             if (each == 0)
                 continue;
             const uint32_t number = form->use_count++;
-            form->uses[number] = (struct scratch_use){
-                at, at + (uint32_t)(sizeof(struct silo_plan_values) + part->places[k].offset)};
+            form->uses[number] =
+                (struct scratch_use){offset, offset + (uint32_t)(sizeof(struct silo_plan_values) +
+                                                                 part->places[k].offset)};
             uint64_t room = silo_plan_scratch_room(programs_of(plan, &form->uses[number]));
-            if (before != NULL && before->pieces[number].programs > room)
-                room = before->pieces[number].programs;
+            if (previous != NULL && previous->pieces[number].programs > room)
+                room = previous->pieces[number].programs;
             form->pieces[number] =
                 (struct silo_plan_piece){.kernel = part->served->variant->kernel.data,
                                          .each = each,
@@ -319,7 +320,7 @@ static int take_scratch(const struct silo_step_plan *plan, struct form *form,
 
 static int open_form(const struct silo_step_plan *plan, struct form *form, silo_error *error) {
     struct silo_plan_node *nodes = calloc(plan->count, sizeof *nodes); /* freed here */
-    uint32_t at = 0;
+    uint32_t offset = 0;
     if (nodes == NULL)
         return silo_fail_memory(error);
     for (uint32_t i = 0; i < plan->count; i++) {
@@ -330,11 +331,11 @@ static int open_form(const struct silo_step_plan *plan, struct form *form, silo_
             .kernel = part->served->variant->kernel.data,
             .parameter_count = part->count,
             .places = part->places,
-            .values = at,
+            .values = offset,
         };
-        at += part->bytes;
+        offset += part->bytes;
     }
-    const struct silo_plan_shape shape = {nodes[0].function->device, nodes, plan->count, at};
+    const struct silo_plan_shape shape = {nodes[0].function->device, nodes, plan->count, offset};
     form->backend = shape.device == NULL ? &silo_cpu_plan : &silo_graph_plan;
     int result = silo_plan_order(nodes, plan->count, NULL, NULL, error);
     if (result == 0) {
@@ -357,7 +358,7 @@ static void drop_oldest(struct silo_step_plan *plan) {
     plan->form_count--;
 }
 
-static struct form *new_form(struct silo_step_plan *plan, const struct form *before,
+static struct form *new_form(struct silo_step_plan *plan, const struct form *previous,
                              silo_error *error) {
     struct form *form = calloc(1, sizeof *form);
     if (form != NULL)
@@ -370,7 +371,7 @@ static struct form *new_form(struct silo_step_plan *plan, const struct form *bef
     memcpy(form->parts, plan->step, plan->count * sizeof *form->parts);
     form->count = plan->count;
     form->bytes = plan->bytes;
-    if (open_form(plan, form, error) != 0 || take_scratch(plan, form, before, error) != 0) {
+    if (open_form(plan, form, error) != 0 || take_scratch(plan, form, previous, error) != 0) {
         free_form(form);
         return NULL;
     }
@@ -390,12 +391,12 @@ static struct form *find_form(struct silo_step_plan *plan, silo_error *error) {
     if (form != NULL)
         *link = form->next;
     if (form == NULL || !has_room(plan, form)) {
-        struct form *before = form;
-        form = new_form(plan, before, error);
-        if (before != NULL) {
-            plan->last = plan->last == before ? NULL : plan->last;
+        struct form *previous = form;
+        form = new_form(plan, previous, error);
+        if (previous != NULL) {
+            plan->last = plan->last == previous ? NULL : plan->last;
             plan->form_count--;
-            free_form(before);
+            free_form(previous);
         }
         if (form == NULL)
             return NULL;

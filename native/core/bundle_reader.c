@@ -42,25 +42,25 @@ static int copy_names(struct silo_arena *arena, const char *const *names,
         return 0;
     while (names[count] != NULL)
         count++;
-    const char **made = silo_arena_array(arena, count + 1, sizeof *made);
-    if (made == NULL)
+    const char **copies = silo_arena_array(arena, count + 1, sizeof *copies);
+    if (copies == NULL)
         return -1;
     for (size_t i = 0; i < count; i++) {
-        made[i] = copy_text(arena, names[i]);
-        if (made[i] == NULL)
+        copies[i] = copy_text(arena, names[i]);
+        if (copies[i] == NULL)
             return -1;
     }
-    *copied = made;
+    *copied = copies;
     return 0;
 }
 
 static int copy_known(struct silo_manifest *manifest, const struct silo_known_names *names) {
-    struct silo_known_names *known = &manifest->known;
+    struct silo_known_names *copied = &manifest->known;
     struct silo_arena *arena = &manifest->arena;
-    return copy_names(arena, names->blob_kinds, &known->blob_kinds) |
-           copy_names(arena, names->launch_options, &known->launch_options) |
-           copy_names(arena, names->checked_kinds, &known->checked_kinds) |
-           copy_names(arena, names->target_kinds, &known->target_kinds);
+    return copy_names(arena, names->blob_kinds, &copied->blob_kinds) |
+           copy_names(arena, names->launch_options, &copied->launch_options) |
+           copy_names(arena, names->checked_kinds, &copied->checked_kinds) |
+           copy_names(arena, names->target_kinds, &copied->target_kinds);
 }
 
 static int refuse_manifest(const struct silo_reader *reader, int code, const char *problem,
@@ -389,15 +389,15 @@ const uint8_t *silo_reader_bytes(struct silo_reader *reader, uint32_t blob, void
         const uint8_t *raw = reader->data + row->offset;
         return check_bytes(reader, row, raw, error) == 0 ? raw : NULL;
     }
-    uint8_t *made = malloc((size_t)row->raw_bytes + 1);
-    if (made == NULL) {
+    uint8_t *bytes = malloc((size_t)row->raw_bytes + 1);
+    if (bytes == NULL) {
         silo_fail_memory(error);
         return NULL;
     }
-    if (silo_reader_copy(reader, blob, made, error) != 0) {
-        free(made);
+    if (silo_reader_copy(reader, blob, bytes, error) != 0) {
+        free(bytes);
         return NULL;
     }
-    *owned = made;
-    return made;
+    *owned = bytes;
+    return bytes;
 }

@@ -51,30 +51,30 @@ struct silo_bundle_step {
 /* ---- making a plan ---- */
 
 static silo_argument argument_of(const struct silo_value *value) {
-    silo_argument made = {0};
+    silo_argument argument = {0};
     switch (value->type) {
     case SILO_IS_BOOL:
     case SILO_IS_INT:
-        made.kind = value->type == SILO_IS_INT ? SILO_ARGUMENT_INT : SILO_ARGUMENT_BOOL;
-        made.value.integer = value->integer;
+        argument.kind = value->type == SILO_IS_INT ? SILO_ARGUMENT_INT : SILO_ARGUMENT_BOOL;
+        argument.value.integer = value->integer;
         break;
     case SILO_IS_FLOAT:
-        made.kind = SILO_ARGUMENT_FLOAT;
-        made.value.real = value->real;
+        argument.kind = SILO_ARGUMENT_FLOAT;
+        argument.value.real = value->real;
         break;
     case SILO_IS_TEXT:
-        made.kind = SILO_ARGUMENT_TEXT;
-        made.value.text = value->text.data;
+        argument.kind = SILO_ARGUMENT_TEXT;
+        argument.value.text = value->text.data;
         break;
     case SILO_IS_ELEMENT:
-        made.kind = SILO_ARGUMENT_TYPE;
-        made.element = value->element;
+        argument.kind = SILO_ARGUMENT_TYPE;
+        argument.element = value->element;
         break;
     default:
-        made.kind = SILO_ARGUMENT_NONE;
+        argument.kind = SILO_ARGUMENT_NONE;
         break;
     }
-    return made;
+    return argument;
 }
 
 /* Marks the arrays whose extents or strides an expression reads. */
@@ -92,10 +92,11 @@ static int encode(const struct silo_recorded_plan *plan, struct form *form,
                   const struct silo_node *node, struct silo_program *program, silo_error *error) {
     static const struct silo_config no_config;
     static const struct silo_specialization no_specialization;
-    static const struct silo_place no_place;
-    const struct silo_known known = {&plan->parameters, &no_config, &no_specialization, &no_place};
+    static const struct silo_call_device no_device;
+    const struct silo_fixed_values fixed = {&plan->parameters, &no_config, &no_specialization,
+                                            &no_device};
     note_shapes(plan, form, node);
-    return silo_node_encode(node, &known, program, error);
+    return silo_node_encode(node, &fixed, program, error);
 }
 
 static int64_t parameter_named(const struct silo_kernel *kernel, const char *name) {
@@ -230,10 +231,10 @@ static int add_codes(struct silo_bundle *bundle, uint32_t kernel, struct codes *
     if (info == NULL)
         return -1;
     for (uint32_t i = 0; i < info->variant_count; i++) {
-        const struct silo_variant *one = silo_reader_variant(bundle->reader, kernel, i, error);
-        if (one == NULL)
+        const struct silo_variant *variant = silo_reader_variant(bundle->reader, kernel, i, error);
+        if (variant == NULL)
             return -1;
-        if (strcmp(one->target->kind.data, "cpu") != 0)
+        if (strcmp(variant->target->kind.data, "cpu") != 0)
             continue;
         if (codes->count == codes->room) {
             codes->room = 2 * codes->room + 16;
@@ -265,13 +266,13 @@ static int gather_codes(struct silo_bundle *bundle, const struct silo_recorded_p
         if (used && add_codes(bundle, k, codes, error) != 0)
             return -1;
     }
-    size_t kept = 0;
+    size_t distinct = 0;
     if (codes->count > 0)
         qsort(codes->digests, codes->count, sizeof *codes->digests, by_text);
     for (size_t i = 0; i < codes->count; i++)
-        if (i == 0 || strcmp(codes->digests[i], codes->digests[kept - 1]) != 0)
-            memmove(codes->digests[kept++], codes->digests[i], sizeof *codes->digests);
-    codes->count = kept;
+        if (i == 0 || strcmp(codes->digests[i], codes->digests[distinct - 1]) != 0)
+            memmove(codes->digests[distinct++], codes->digests[i], sizeof *codes->digests);
+    codes->count = distinct;
     return 0;
 }
 
@@ -416,66 +417,67 @@ static void read_axes(struct silo_bundle_step *step, uint32_t number,
 }
 
 static bool is_value(const struct silo_value *value, const silo_argument *argument) {
-    const silo_argument wanted = argument_of(value);
-    if (argument->kind != wanted.kind)
+    const silo_argument expected = argument_of(value);
+    if (argument->kind != expected.kind)
         return false;
-    switch (wanted.kind) {
+    switch (expected.kind) {
     case SILO_ARGUMENT_FLOAT:
-        return argument->value.real == wanted.value.real;
+        return argument->value.real == expected.value.real;
     case SILO_ARGUMENT_TEXT:
-        return argument->value.text != NULL && strcmp(argument->value.text, wanted.value.text) == 0;
+        return argument->value.text != NULL &&
+               strcmp(argument->value.text, expected.value.text) == 0;
     case SILO_ARGUMENT_TYPE:
-        return argument->element == wanted.element;
+        return argument->element == expected.element;
     case SILO_ARGUMENT_NONE:
         return true;
     default:
-        return argument->value.integer == wanted.value.integer;
+        return argument->value.integer == expected.value.integer;
     }
 }
 
-/* Reads argument `number` of a call into `step`. Returns false, with the reason in `why`, if the
+/* Reads argument `number` of a call into `step`. Returns false, with the cause in `reason`, if the
  * form (launches recorded for one combination of argument types) cannot take the argument. */
 static bool takes(struct silo_bundle_step *step, const struct form *form, uint32_t number,
-                  const silo_argument *argument, struct silo_wording *why) {
-    const struct silo_recorded_argument *wanted = &form->recorded->arguments[number];
+                  const silo_argument *argument, struct silo_wording *reason) {
+    const struct silo_recorded_argument *recorded = &form->recorded->arguments[number];
     const char *name = step->plan->parameters.parameters[number].name.data;
     step->ranks[number] = 0;
-    switch ((enum silo_recorded_kind)wanted->kind) {
+    switch ((enum silo_recorded_kind)recorded->kind) {
     case SILO_RECORDED_INTEGER:
         step->values[number] = argument->value.integer;
         if (argument->kind == SILO_ARGUMENT_INT)
             return true;
-        silo_wording_add(why, "%s is not an integer", name);
+        silo_wording_add(reason, "%s is not an integer", name);
         return false;
     case SILO_RECORDED_FLOAT:
         if (argument->kind == SILO_ARGUMENT_FLOAT)
             return true;
-        silo_wording_add(why, "%s is not a float", name);
+        silo_wording_add(reason, "%s is not a float", name);
         return false;
     case SILO_RECORDED_VALUE:
-        if (is_value(&wanted->value, argument))
+        if (is_value(&recorded->value, argument))
             return true;
-        silo_wording_add(why, "%s is not ", name);
-        silo_value_repr(why, &wanted->value);
+        silo_wording_add(reason, "%s is not ", name);
+        silo_value_repr(reason, &recorded->value);
         return false;
     case SILO_RECORDED_ARRAY:
         break;
     }
     const bool shaped = argument->kind == SILO_ARGUMENT_ARRAY;
     if (!shaped && argument->kind != SILO_ARGUMENT_POINTER) {
-        silo_wording_add(why, "%s is not an array", name);
+        silo_wording_add(reason, "%s is not an array", name);
         return false;
     }
-    if (argument->element != wanted->element) {
-        silo_wording_add(why, "%s has elements of another type", name);
+    if (argument->element != recorded->element) {
+        silo_wording_add(reason, "%s has elements of another type", name);
         return false;
     }
     if (!shaped && (form->shaped >> number & 1) != 0) {
-        silo_wording_add(why, "%s is an address, and its shape is needed", name);
+        silo_wording_add(reason, "%s is an address, and its shape is needed", name);
         return false;
     }
-    if (shaped && (argument->rank != wanted->rank || argument->shape == NULL)) {
-        silo_wording_add(why, "%s has %d axes, not %d", name, argument->rank, wanted->rank);
+    if (shaped && (argument->rank != recorded->rank || argument->shape == NULL)) {
+        silo_wording_add(reason, "%s has %d axes, not %d", name, argument->rank, recorded->rank);
         return false;
     }
     if (shaped)
@@ -484,16 +486,16 @@ static bool takes(struct silo_bundle_step *step, const struct form *form, uint32
 }
 
 static bool serves(struct silo_bundle_step *step, const struct form *form,
-                   const silo_argument *arguments, struct silo_wording *why) {
+                   const silo_argument *arguments, struct silo_wording *reason) {
     for (uint32_t i = 0; i < step->plan->parameters.count; i++)
-        if (!takes(step, form, i, &arguments[i], why))
+        if (!takes(step, form, i, &arguments[i], reason))
             return false;
     for (uint32_t i = 0; i < form->recorded->hold_count; i++) {
         int64_t value = 0;
         if (evaluate(step, &form->holds[i], &value) == SILO_EXPRESSION_OK && value != 0)
             continue;
-        silo_node_text(why, form->recorded->holds[i]);
-        silo_wording_add(why, " does not hold");
+        silo_node_text(reason, form->recorded->holds[i]);
+        silo_wording_add(reason, " does not hold");
         return false;
     }
     return true;
@@ -543,12 +545,14 @@ static void refuse(struct silo_bundle_step *step, const silo_argument *arguments
 }
 
 const struct silo_step_launch *silo_bundle_step_fill(struct silo_bundle_step *step,
-                                                     const silo_argument *arguments, size_t given,
-                                                     uint32_t *count, silo_error *error) {
-    const uint32_t wanted = step->plan->parameters.count;
-    if (SILO_UNLIKELY(given != wanted || (arguments == NULL && wanted > 0))) {
+                                                     const silo_argument *arguments,
+                                                     size_t argument_count, uint32_t *count,
+                                                     silo_error *error) {
+    const uint32_t parameter_count = step->plan->parameters.count;
+    if (SILO_UNLIKELY(argument_count != parameter_count ||
+                      (arguments == NULL && parameter_count > 0))) {
         silo_fail(error, SILO_ERROR_USAGE, "the plan %s takes %u arguments, and %zu were given",
-                  step->plan->name.data, wanted, arguments != NULL ? given : 0);
+                  step->plan->name.data, parameter_count, arguments != NULL ? argument_count : 0);
         return NULL;
     }
     for (uint32_t i = 0; i < step->plan->form_count; i++) {

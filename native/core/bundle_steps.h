@@ -27,7 +27,8 @@ struct silo_step_launch {
  * filled: SILO_ERROR_NO_VARIANT if none of the plan's forms (each recorded for one combination of
  * argument types) takes the arguments; `details` has the reason against each form. */
 const struct silo_step_launch *silo_bundle_step_fill(struct silo_bundle_step *step,
-                                                     const silo_argument *arguments, size_t given,
-                                                     uint32_t *count, silo_error *error);
+                                                     const silo_argument *arguments,
+                                                     size_t argument_count, uint32_t *count,
+                                                     silo_error *error);
 
 #endif

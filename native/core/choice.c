@@ -37,12 +37,12 @@ static bool same_extents(const struct silo_named_extents *left,
  * of variants. The group's effect is not compared, because rules are always stored with
  * SILO_EFFECT_BOTH. */
 static bool same_parameter(const struct silo_signature_parameter *rule,
-                           const struct silo_signature_parameter *one) {
-    return silo_string_same(rule->name, one->name) && rule->kind == one->kind &&
-           rule->effect == SILO_EFFECT_BOTH && rule->element == one->element &&
-           rule->specialize == one->specialize && rule->align == one->align &&
-           rule->has_default == one->has_default &&
-           (!rule->has_default || silo_value_same(&rule->fallback, &one->fallback));
+                           const struct silo_signature_parameter *parameter) {
+    return silo_string_same(rule->name, parameter->name) && rule->kind == parameter->kind &&
+           rule->effect == SILO_EFFECT_BOTH && rule->element == parameter->element &&
+           rule->specialize == parameter->specialize && rule->align == parameter->align &&
+           rule->has_default == parameter->has_default &&
+           (!rule->has_default || silo_value_same(&rule->fallback, &parameter->fallback));
 }
 
 static bool are_for(const struct silo_rules *rules, const struct silo_group *group) {
@@ -62,11 +62,11 @@ static bool are_for(const struct silo_rules *rules, const struct silo_group *gro
     return true;
 }
 
-static int no_key_value(const struct silo_situation *at, const struct silo_value *const *values,
-                        silo_error *error) {
+static int no_key_value(const struct silo_call_context *context,
+                        const struct silo_value *const *values, silo_error *error) {
     struct silo_wording missing = {0};
-    for (uint32_t i = 0; i < at->kernel->key_count; i++) {
-        const struct silo_value name = {.type = SILO_IS_TEXT, .text = at->kernel->key[i]};
+    for (uint32_t i = 0; i < context->kernel->key_count; i++) {
+        const struct silo_value name = {.type = SILO_IS_TEXT, .text = context->kernel->key[i]};
         if (values[i] != NULL)
             continue;
         silo_wording_add(&missing, missing.length ? ", " : "");
@@ -75,20 +75,21 @@ static int no_key_value(const struct silo_situation *at, const struct silo_value
     silo_fail(error, SILO_ERROR_DAMAGED,
               "%s: %s is chosen by %s, and no number of that name is passed; the file says of its "
               "kernel what is not so",
-              silo_reader_name(at->reader), at->kernel->name.data, silo_wording_read(&missing));
+              silo_reader_name(context->reader), context->kernel->name.data,
+              silo_wording_read(&missing));
     silo_wording_clear(&missing);
     return -1;
 }
 
 /* Looks up the config, and the compiler, that the dispatch rules choose for this call among the
- * variants of a group. `found->config` is NULL if no rules are stored for the group's target,
+ * variants of a group. `choice->config` is NULL if no rules are stored for the group's target,
  * signature and extents. Returns 0, or -1 with `error` filled. */
-static int ruled(const struct silo_situation *at, const struct silo_group *group,
-                 struct silo_ruled *found, silo_error *error) {
-    const struct silo_kernel_info *kernel = at->kernel;
+static int ruled(const struct silo_call_context *context, const struct silo_group *group,
+                 struct silo_ruled *choice, silo_error *error) {
+    const struct silo_kernel_info *kernel = context->kernel;
     const struct silo_rules *rules = kernel->rules;
     const struct silo_rules *const end = rules + kernel->rules_count;
-    *found = (struct silo_ruled){0};
+    *choice = (struct silo_ruled){0};
     while (rules < end && !are_for(rules, group))
         rules++;
     if (rules == end)
@@ -101,13 +102,13 @@ static int ruled(const struct silo_situation *at, const struct silo_group *group
     }
     bool missing = false;
     for (uint32_t i = 0; i < kernel->key_count; i++) {
-        values[i] = silo_scalar_named(at, kernel->key[i]);
+        values[i] = silo_scalar_named(context, kernel->key[i]);
         missing |= values[i] == NULL;
     }
     int result = 0;
     if (missing)
-        result = no_key_value(at, values, error);
-    else if (silo_rules_lookup(rules, kernel->key, values, kernel->key_count, found) != 0)
+        result = no_key_value(context, values, error);
+    else if (silo_rules_lookup(rules, kernel->key, values, kernel->key_count, choice) != 0)
         result = silo_fail_memory(error);
     if (values != few)
         free(values);
@@ -122,35 +123,35 @@ static void specificity(const struct silo_group *group, struct candidate *candid
         (int64_t)group->specialization->fact_count + group->specialization->constant_count;
     candidate->narrow = 0;
     for (uint32_t i = 0; i < signature->count; i++) {
-        const struct silo_signature_parameter *one = &signature->parameters[i];
-        if (one->kind == SILO_PARAMETER_INT && one->element != 0)
-            candidate->narrow += 64 - (one->element & 0xff);
+        const struct silo_signature_parameter *parameter = &signature->parameters[i];
+        if (parameter->kind == SILO_PARAMETER_INT && parameter->element != 0)
+            candidate->narrow += 64 - (parameter->element & 0xff);
     }
 }
 
 /* Returns the value of `preferred` in struct candidate for a variant. */
-static int preference(const struct silo_situation *at, const struct silo_ruled *rule,
+static int preference(const struct silo_call_context *context, const struct silo_ruled *rule,
                       uint32_t number) {
     if (rule->config == NULL ||
-        !silo_reader_has_config(at->reader, at->number, number, rule->config))
+        !silo_reader_has_config(context->reader, context->number, number, rule->config))
         return 0;
-    return rule->has_compiler &&
-                   silo_reader_has_compiler(at->reader, at->number, number, rule->compiler)
+    return rule->has_compiler && silo_reader_has_compiler(context->reader, context->number, number,
+                                                          rule->compiler)
                ? 2
                : 1;
 }
 
-static int rank_group(const struct silo_situation *at, const struct silo_group *group,
+static int rank_group(const struct silo_call_context *context, const struct silo_group *group,
                       struct ranking *ranking, silo_error *error) {
     struct silo_ruled rule;
     struct candidate candidate = {0};
-    if (ruled(at, group, &rule, error) != 0 ||
-        silo_reader_variant(at->reader, at->number, group->numbers[0], error) == NULL)
+    if (ruled(context, group, &rule, error) != 0 ||
+        silo_reader_variant(context->reader, context->number, group->numbers[0], error) == NULL)
         return -1;
     specificity(group, &candidate);
     for (uint32_t i = 0; i < group->count; i++) {
         candidate.number = group->numbers[i];
-        candidate.preferred = preference(at, &rule, candidate.number);
+        candidate.preferred = preference(context, &rule, candidate.number);
         ranking->candidates[ranking->count++] = candidate;
     }
     return 0;
@@ -168,16 +169,18 @@ static int compare(const void *left, const void *right) {
     return a->number < b->number ? -1 : a->number > b->number;
 }
 
-static int rank(const struct silo_situation *at, struct ranking *ranking, silo_error *error) {
-    const struct silo_kernel_info *kernel = at->kernel;
+static int rank(const struct silo_call_context *context, struct ranking *ranking,
+                silo_error *error) {
+    const struct silo_kernel_info *kernel = context->kernel;
     ranking->candidates = malloc(((size_t)kernel->variant_count + 1) * sizeof *ranking->candidates);
     if (ranking->candidates == NULL)
         return silo_fail_memory(error);
     for (uint32_t i = 0; i < kernel->group_count; i++) {
         const struct silo_group *group = &kernel->groups[i];
-        if (silo_place_runs(at->place, group->target, group->blob_kind, NULL, 0) &&
-            silo_may_accept(kernel->signature, at->call, group->signature, group->specialization) &&
-            rank_group(at, group, ranking, error) != 0)
+        if (silo_device_runs(context->device, group->target, group->blob_kind, NULL, 0) &&
+            silo_may_accept(kernel->signature, context->call, group->signature,
+                            group->specialization) &&
+            rank_group(context, group, ranking, error) != 0)
             return -1;
     }
     qsort(ranking->candidates, ranking->count, sizeof *ranking->candidates, compare);
@@ -186,79 +189,80 @@ static int rank(const struct silo_situation *at, struct ranking *ranking, silo_e
 
 /* Writes the numbers of up to `most` variants that accept the call, best first. Returns how many it
  * wrote, or -1 with `error`. */
-static int64_t accepted(const struct silo_situation *at, uint32_t most, uint32_t *numbers,
+static int64_t accepted(const struct silo_call_context *context, uint32_t most, uint32_t *numbers,
                         silo_error *error) {
     struct ranking ranking = {0};
-    int64_t count = rank(at, &ranking, error);
+    int64_t count = rank(context, &ranking, error);
     for (uint32_t i = 0; count >= 0 && count < most && i < ranking.count; i++) {
-        const struct silo_variant *variant =
-            silo_reader_variant(at->reader, at->number, ranking.candidates[i].number, error);
+        const struct silo_variant *variant = silo_reader_variant(
+            context->reader, context->number, ranking.candidates[i].number, error);
         if (variant == NULL)
             count = -1;
-        else if (silo_decide(at, variant, NULL) == SILO_OK)
+        else if (silo_decide(context, variant, NULL) == SILO_OK)
             numbers[count++] = ranking.candidates[i].number;
     }
     free(ranking.candidates);
     return count;
 }
 
-static int situation_of(struct silo_reader *reader, uint32_t number,
-                        const struct silo_seen_call *call, const struct silo_place *place,
-                        struct silo_situation *at, silo_error *error) {
-    *at = (struct silo_situation){reader, number, silo_reader_kernel(reader, number, error), call,
-                                  place};
-    return at->kernel == NULL ? -1 : 0;
+static int context_of(struct silo_reader *reader, uint32_t number,
+                      const struct silo_call_arguments *call, const struct silo_call_device *device,
+                      struct silo_call_context *context, silo_error *error) {
+    *context = (struct silo_call_context){reader, number, silo_reader_kernel(reader, number, error),
+                                          call, device};
+    return context->kernel == NULL ? -1 : 0;
 }
 
-int silo_choose(struct silo_reader *reader, uint32_t kernel, const struct silo_seen_call *call,
-                const struct silo_place *place, uint32_t *number, silo_error *error) {
-    struct silo_situation at;
-    if (situation_of(reader, kernel, call, place, &at, error) != 0)
+int silo_choose(struct silo_reader *reader, uint32_t kernel, const struct silo_call_arguments *call,
+                const struct silo_call_device *device, uint32_t *number, silo_error *error) {
+    struct silo_call_context context;
+    if (context_of(reader, kernel, call, device, &context, error) != 0)
         return -1;
-    const int64_t found = accepted(&at, 1, number, error);
-    return found > 0 ? 0 : found < 0 ? -1 : silo_report_none(&at, error);
+    const int64_t count = accepted(&context, 1, number, error);
+    return count > 0 ? 0 : count < 0 ? -1 : silo_report_none(&context, error);
 }
 
-int silo_choice_rank(struct silo_reader *reader, uint32_t kernel, const struct silo_seen_call *call,
-                     const struct silo_place *place, uint32_t most, uint32_t **numbers,
-                     uint32_t *count, silo_error *error) {
-    struct silo_situation at;
-    if (situation_of(reader, kernel, call, place, &at, error) != 0)
+int silo_choice_rank(struct silo_reader *reader, uint32_t kernel,
+                     const struct silo_call_arguments *call, const struct silo_call_device *device,
+                     uint32_t most, uint32_t **numbers, uint32_t *count, silo_error *error) {
+    struct silo_call_context context;
+    if (context_of(reader, kernel, call, device, &context, error) != 0)
         return -1;
-    uint32_t *made = malloc(((size_t)at.kernel->variant_count + 1) * sizeof *made);
-    if (made == NULL)
+    uint32_t *ranking = malloc(((size_t)context.kernel->variant_count + 1) * sizeof *ranking);
+    if (ranking == NULL)
         return silo_fail_memory(error);
-    const int64_t found = accepted(&at, most, made, error);
-    if (found < 0) {
-        free(made);
+    const int64_t accepted_count = accepted(&context, most, ranking, error);
+    if (accepted_count < 0) {
+        free(ranking);
         return -1;
     }
-    *numbers = made;
-    *count = (uint32_t)found;
+    *numbers = ranking;
+    *count = (uint32_t)accepted_count;
     return 0;
 }
 
 int silo_choice_decide(struct silo_reader *reader, uint32_t kernel, uint32_t variant,
-                       const struct silo_seen_call *call, const struct silo_place *place,
-                       struct silo_wording *label, struct silo_wording *reason, silo_error *error) {
-    struct silo_situation at;
-    if (situation_of(reader, kernel, call, place, &at, error) != 0)
+                       const struct silo_call_arguments *call,
+                       const struct silo_call_device *device, struct silo_wording *label,
+                       struct silo_wording *reason, silo_error *error) {
+    struct silo_call_context context;
+    if (context_of(reader, kernel, call, device, &context, error) != 0)
         return -1;
-    const struct silo_variant *one = silo_reader_variant(reader, kernel, variant, error);
-    if (one == NULL)
+    const struct silo_variant *info = silo_reader_variant(reader, kernel, variant, error);
+    if (info == NULL)
         return -1;
-    silo_report_label(label, one);
-    const int found = silo_decide(&at, one, reason);
-    return label->failed || reason->failed ? silo_fail_memory(error) : found;
+    silo_report_label(label, info);
+    const int verdict = silo_decide(&context, info, reason);
+    return label->failed || reason->failed ? silo_fail_memory(error) : verdict;
 }
 
 int silo_choice_explain(struct silo_reader *reader, uint32_t kernel,
-                        const struct silo_seen_call *call, const struct silo_place *place,
-                        char **text, silo_error *error) {
-    struct silo_situation at;
+                        const struct silo_call_arguments *call,
+                        const struct silo_call_device *device, char **text, silo_error *error) {
+    struct silo_call_context context;
     uint32_t number = 0;
-    if (situation_of(reader, kernel, call, place, &at, error) != 0)
+    if (context_of(reader, kernel, call, device, &context, error) != 0)
         return -1;
-    const int64_t found = accepted(&at, 1, &number, error);
-    return found < 0 ? -1 : silo_report_all(&at, found ? (int64_t)number : -1, text, error);
+    const int64_t count = accepted(&context, 1, &number, error);
+    return count < 0 ? -1 : silo_report_all(&context, count ? (int64_t)number : -1, text, error);
 }

@@ -14,38 +14,39 @@ void silo_report_label(struct silo_wording *text, const struct silo_variant *var
     silo_config_text(text, variant->config);
     silo_wording_add(text, " (");
     for (uint32_t i = 0; i < variant->signature->count; i++) {
-        const struct silo_signature_parameter *one = &variant->signature->parameters[i];
-        if (one->element == 0)
+        const struct silo_signature_parameter *parameter = &variant->signature->parameters[i];
+        if (parameter->element == 0)
             continue;
         silo_wording_add(text, "%s", comma);
-        silo_wording_add_string(text, one->name);
-        silo_wording_add(text, ": %s%s", one->kind == SILO_PARAMETER_POINTER ? "*" : "",
-                         silo_element_name(one->element));
+        silo_wording_add_string(text, parameter->name);
+        silo_wording_add(text, ": %s%s", parameter->kind == SILO_PARAMETER_POINTER ? "*" : "",
+                         silo_element_name(parameter->element));
         comma = ", ";
     }
     silo_wording_add(text, ")");
 }
 
-static void add_array(struct silo_wording *text, const struct silo_seen *seen) {
-    silo_wording_add(text, "%s", seen->element ? silo_element_name(seen->element) : "an address");
-    for (int32_t i = 0; seen->shape != NULL && i < seen->rank; i++)
-        silo_wording_add(text, "%s%lld", i ? ", " : "[", (long long)seen->shape[i]);
-    if (seen->shape != NULL)
-        silo_wording_add(text, seen->rank ? "]" : "[]");
+static void add_array(struct silo_wording *text, const struct silo_argument_facts *argument) {
+    silo_wording_add(text, "%s",
+                     argument->element ? silo_element_name(argument->element) : "an address");
+    for (int32_t i = 0; argument->shape != NULL && i < argument->rank; i++)
+        silo_wording_add(text, "%s%lld", i ? ", " : "[", (long long)argument->shape[i]);
+    if (argument->shape != NULL)
+        silo_wording_add(text, argument->rank ? "]" : "[]");
 }
 
-static void add_value(struct silo_wording *text, const struct silo_seen *seen) {
-    switch ((enum silo_value_kind)seen->kind) {
+static void add_value(struct silo_wording *text, const struct silo_argument_facts *argument) {
+    switch ((enum silo_value_kind)argument->kind) {
     case SILO_VALUE_POINTER:
     case SILO_VALUE_ADDRESS:
-        add_array(text, seen);
+        add_array(text, argument);
         return;
     case SILO_VALUE_DESCRIPTOR:
-        add_array(text, seen);
+        add_array(text, argument);
         silo_wording_add(text, ", a tensor descriptor of %s, block [",
-                         silo_element_name(seen->element));
-        for (int32_t i = 0; i < seen->rank; i++)
-            silo_wording_add(text, "%s%lld", i ? ", " : "", (long long)seen->block[i]);
+                         silo_element_name(argument->element));
+        for (int32_t i = 0; i < argument->rank; i++)
+            silo_wording_add(text, "%s%lld", i ? ", " : "", (long long)argument->block[i]);
         silo_wording_add(text, "]");
         return;
     case SILO_VALUE_NONE:
@@ -54,18 +55,18 @@ static void add_value(struct silo_wording *text, const struct silo_seen *seen) {
     case SILO_VALUE_INT:
     case SILO_VALUE_BOOL:
     case SILO_VALUE_FLOAT:
-        silo_value_repr(text, &seen->number);
-        silo_wording_add(text, ", %s", silo_element_name(seen->element));
+        silo_value_repr(text, &argument->number);
+        silo_wording_add(text, ", %s", silo_element_name(argument->element));
         return;
     case SILO_VALUE_CONSTANT:
     case SILO_VALUE_ABSENT:
         break;
     }
-    silo_value_repr(text, &seen->number);
+    silo_value_repr(text, &argument->number);
 }
 
 /* Writes the call in one line, with the guard's facts about each argument. */
-static void add_call(struct silo_wording *text, const struct silo_situation *at) {
+static void add_call(struct silo_wording *text, const struct silo_call_context *context) {
     static const struct {
         unsigned flag;
         const char *name;
@@ -74,20 +75,20 @@ static void add_call(struct silo_wording *text, const struct silo_situation *at)
                  {SILO_FLAG_EQUAL1, "equal1"},
                  {SILO_FLAG_READONLY, "readonly"},
                  {SILO_FLAG_RANGE32, "range32"}};
-    const struct silo_seen_call *call = at->call;
+    const struct silo_call_arguments *call = context->call;
     const char *comma = "";
-    silo_wording_add_string(text, at->kernel->name);
+    silo_wording_add_string(text, context->kernel->name);
     silo_wording_add(text, "(");
-    for (uint32_t i = 0; i < at->kernel->signature->count; i++) {
-        const struct silo_seen *seen = &call->arguments[i];
-        if (seen->kind == SILO_VALUE_ABSENT)
+    for (uint32_t i = 0; i < context->kernel->signature->count; i++) {
+        const struct silo_argument_facts *argument = &call->arguments[i];
+        if (argument->kind == SILO_VALUE_ABSENT)
             continue;
         silo_wording_add(text, "%s", comma);
-        silo_wording_add_string(text, at->kernel->signature->parameters[i].name);
+        silo_wording_add_string(text, context->kernel->signature->parameters[i].name);
         silo_wording_add(text, "=");
-        add_value(text, seen);
+        add_value(text, argument);
         for (size_t j = 0; j < sizeof flags / sizeof *flags; j++) {
-            if (seen->flags & flags[j].flag)
+            if (argument->flags & flags[j].flag)
                 silo_wording_add(text, ", %s", flags[j].name);
         }
         comma = "; ";
@@ -131,19 +132,20 @@ struct obstacle {
                           if the text names none */
 };
 
-static struct obstacle obstacle_of(const struct silo_situation *at,
+static struct obstacle obstacle_of(const struct silo_call_context *context,
                                    const struct silo_variant *variant) {
-    const int code = silo_decide(at, variant, NULL);
+    const int code = silo_decide(context, variant, NULL);
     struct obstacle worst = {code, depth_of(code), -1};
     if (worst.depth == FAR)
         return worst;
     for (uint32_t i = 0; i < variant->signature->count; i++) {
-        const int found = silo_parameter_accepts(at->kernel->signature, at->call, variant, i, NULL);
-        if (found == SILO_OK || depth_of(found) > worst.depth)
+        const int verdict =
+            silo_parameter_accepts(context->kernel->signature, context->call, variant, i, NULL);
+        if (verdict == SILO_OK || depth_of(verdict) > worst.depth)
             continue;
-        if (depth_of(found) == worst.depth && found != worst.code)
+        if (depth_of(verdict) == worst.depth && verdict != worst.code)
             continue;
-        worst = (struct obstacle){found, depth_of(found), i};
+        worst = (struct obstacle){verdict, depth_of(verdict), i};
     }
     return worst;
 }
@@ -155,18 +157,18 @@ struct verdict {
     int64_t parameter;
 };
 
-static void add_verdict(struct verdict *verdict, const struct obstacle *one,
+static void add_verdict(struct verdict *verdict, const struct obstacle *obstacle,
                         const struct silo_variant *variant) {
-    if (verdict->variant != NULL && one->depth < verdict->depth)
+    if (verdict->variant != NULL && obstacle->depth < verdict->depth)
         return;
-    if (verdict->variant == NULL || one->depth > verdict->depth) {
-        *verdict = (struct verdict){one->code, one->depth, variant, one->parameter};
+    if (verdict->variant == NULL || obstacle->depth > verdict->depth) {
+        *verdict = (struct verdict){obstacle->code, obstacle->depth, variant, obstacle->parameter};
         return;
     }
-    if (one->code != verdict->code)
+    if (obstacle->code != verdict->code)
         verdict->code = SILO_ERROR_NO_VARIANT;
-    if (one->parameter > verdict->parameter) {
-        verdict->parameter = one->parameter;
+    if (obstacle->parameter > verdict->parameter) {
+        verdict->parameter = obstacle->parameter;
         verdict->variant = variant;
     }
 }
@@ -191,33 +193,33 @@ static bool is_plain(const struct verdict *verdict) {
     }
 }
 
-static int fail_plainly(const struct silo_situation *at, const struct verdict *verdict,
+static int fail_plainly(const struct silo_call_context *context, const struct verdict *verdict,
                         silo_error *error) {
     const struct silo_variant *variant = verdict->variant;
-    struct silo_wording text = {0}, why = {0};
+    struct silo_wording text = {0}, reason = {0};
     if (verdict->parameter < 0) {
-        silo_decide(at, variant, &why);
+        silo_decide(context, variant, &reason);
     } else {
         const uint32_t number = (uint32_t)verdict->parameter;
         silo_wording_add(&text, "argument '");
         silo_wording_add_string(&text, variant->signature->parameters[number].name);
         silo_wording_add(&text, "' ");
-        silo_parameter_accepts(at->kernel->signature, at->call, variant, number, &why);
+        silo_parameter_accepts(context->kernel->signature, context->call, variant, number, &reason);
     }
     silo_fail(error, verdict->code, "%s: %s%s (%s has no code for %s that takes it)",
-              at->kernel->name.data, silo_wording_read(&text), silo_wording_read(&why),
-              silo_reader_name(at->reader), at->place->target);
+              context->kernel->name.data, silo_wording_read(&text), silo_wording_read(&reason),
+              silo_reader_name(context->reader), context->device->target);
     silo_wording_clear(&text);
-    silo_wording_clear(&why);
+    silo_wording_clear(&reason);
     return -1;
 }
 
-static int fail_with_all(const struct silo_situation *at, struct silo_wording *lines,
+static int fail_with_all(const struct silo_call_context *context, struct silo_wording *lines,
                          silo_error *error) {
     struct silo_wording call = {0};
-    add_call(&call, at);
+    add_call(&call, context);
     silo_fail(error, SILO_ERROR_NO_VARIANT, "%s: no variant fits %s on %s",
-              silo_reader_name(at->reader), silo_wording_read(&call), at->place->target);
+              silo_reader_name(context->reader), silo_wording_read(&call), context->device->target);
     silo_wording_clear(&call);
     if (error != NULL) {
         error->details = lines->data;
@@ -226,50 +228,52 @@ static int fail_with_all(const struct silo_situation *at, struct silo_wording *l
     return -1;
 }
 
-int silo_report_none(const struct silo_situation *at, silo_error *error) {
+int silo_report_none(const struct silo_call_context *context, silo_error *error) {
     struct silo_wording lines = {0};
     struct verdict verdict = {0};
-    for (uint32_t i = 0; i < at->kernel->variant_count; i++) {
-        const struct silo_variant *variant = silo_reader_variant(at->reader, at->number, i, error);
+    for (uint32_t i = 0; i < context->kernel->variant_count; i++) {
+        const struct silo_variant *variant =
+            silo_reader_variant(context->reader, context->number, i, error);
         if (variant == NULL) {
             silo_wording_clear(&lines);
             return -1;
         }
-        const struct obstacle one = obstacle_of(at, variant);
-        add_verdict(&verdict, &one, variant);
+        const struct obstacle obstacle = obstacle_of(context, variant);
+        add_verdict(&verdict, &obstacle, variant);
         silo_wording_add(&lines, i ? "\n" : "");
         silo_report_label(&lines, variant);
         silo_wording_add(&lines, ": ");
-        silo_decide(at, variant, &lines);
+        silo_decide(context, variant, &lines);
     }
-    const int result =
-        is_plain(&verdict) ? fail_plainly(at, &verdict, error) : fail_with_all(at, &lines, error);
+    const int result = is_plain(&verdict) ? fail_plainly(context, &verdict, error)
+                                          : fail_with_all(context, &lines, error);
     silo_wording_clear(&lines);
     return result;
 }
 
-int silo_report_all(const struct silo_situation *at, int64_t chosen, char **text,
+int silo_report_all(const struct silo_call_context *context, int64_t chosen, char **text,
                     silo_error *error) {
     struct silo_wording lines = {0};
-    add_call(&lines, at);
-    silo_wording_add(&lines, "\ndevice: %s", at->place->target);
-    if (at->place->model != NULL)
-        silo_wording_add(&lines, " (%s)", at->place->model);
-    for (uint32_t i = 0; i < at->kernel->variant_count; i++) {
-        const struct silo_variant *variant = silo_reader_variant(at->reader, at->number, i, error);
-        struct silo_wording why = {0};
+    add_call(&lines, context);
+    silo_wording_add(&lines, "\ndevice: %s", context->device->target);
+    if (context->device->model != NULL)
+        silo_wording_add(&lines, " (%s)", context->device->model);
+    for (uint32_t i = 0; i < context->kernel->variant_count; i++) {
+        const struct silo_variant *variant =
+            silo_reader_variant(context->reader, context->number, i, error);
+        struct silo_wording reason = {0};
         if (variant == NULL) {
             silo_wording_clear(&lines);
             return -1;
         }
-        const bool accepted = silo_decide(at, variant, &why) == SILO_OK;
+        const bool accepted = silo_decide(context, variant, &reason) == SILO_OK;
         silo_wording_add(&lines, "\n%s: ",
                          i == chosen ? "chosen"
                          : accepted  ? "accepted"
                                      : "rejected");
         silo_report_label(&lines, variant);
-        silo_wording_add(&lines, ": %s", silo_wording_read(&why));
-        silo_wording_clear(&why);
+        silo_wording_add(&lines, ": %s", silo_wording_read(&reason));
+        silo_wording_clear(&reason);
     }
     if (lines.failed) {
         silo_wording_clear(&lines);

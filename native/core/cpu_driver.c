@@ -44,32 +44,32 @@ static silo_cpu_entry *entry_of(const struct silo_function *function) {
 static int launch_one(const struct silo_launch *launch, struct silo_cpu_thread *thread) {
     const struct silo_function *function = launch->function;
     silo_cpu_entry *entry = entry_of(function);
-    struct silo_cpu_launch asked;
-    asked.name = function->name;
-    asked.grid = launch->grid;
+    struct silo_cpu_launch request;
+    request.name = function->name;
+    request.grid = launch->grid;
     struct silo_cpu_job job;
-    job.launch = &asked;
-    struct silo_cpu_runner own;
-    own.context.fault.bytes = sizeof own.context;
-    own.context.fault.claimed = 0;
-    own.context.fault.text[0] = '\0';
-    own.context.program = UINT64_MAX;
-    own.context.wait = NULL;
-    own.context.alone = true;
-    own.context.entered = SILO_CPU_OUTSIDE;
-    own.context.parts = 1;
-    own.context.held = 0;
-    own.context.gate = NULL;
-    own.job = &job;
-    own.begin = 0;
-    own.end = 1;
+    job.launch = &request;
+    struct silo_cpu_runner runner;
+    runner.context.fault.bytes = sizeof runner.context;
+    runner.context.fault.claimed = 0;
+    runner.context.fault.text[0] = '\0';
+    runner.context.program = UINT64_MAX;
+    runner.context.wait = NULL;
+    runner.context.alone = true;
+    runner.context.entered = SILO_CPU_OUTSIDE;
+    runner.context.parts = 1;
+    runner.context.held = 0;
+    runner.context.gate = NULL;
+    runner.job = &job;
+    runner.begin = 0;
+    runner.end = 1;
     struct silo_cpu_runner *outer = atomic_load_explicit(&thread->running, memory_order_relaxed);
-    own.context.turns = silo_cpu_turns_within(outer != NULL ? &outer->context : NULL);
-    atomic_store_explicit(&thread->running, &own, memory_order_relaxed);
-    const int error = entry(launch->params, launch->grid, 0, 1, NULL, &own.context);
+    runner.context.turns = silo_cpu_turns_within(outer != NULL ? &outer->context : NULL);
+    atomic_store_explicit(&thread->running, &runner, memory_order_relaxed);
+    const int error = entry(launch->params, launch->grid, 0, 1, NULL, &runner.context);
     atomic_store_explicit(&thread->running, outer, memory_order_relaxed);
     if (SILO_UNLIKELY(error != 0))
-        memcpy(fault.text, own.context.fault.text, sizeof fault.text);
+        memcpy(fault.text, runner.context.fault.text, sizeof fault.text);
     return error;
 }
 
@@ -86,24 +86,25 @@ static uint32_t best_parts(uint64_t total, uint64_t threads, uint32_t most) {
     for (uint32_t parts = 1, share = 16; parts <= most; parts *= 2, share++) {
         const uint64_t each = (total * parts + threads - 1) / threads;
         const uint64_t sixteenths = share + (parts > 1 && parts == most ? 5 : 0);
-        const uint64_t took = each * sixteenths * (most / parts);
-        if (took < least)
-            least = took, best = parts;
+        const uint64_t duration = each * sixteenths * (most / parts);
+        if (duration < least)
+            least = duration, best = parts;
     }
     return best;
 }
 
 /* Returns into how many parts to split each program. This is more than 1 only if the launch has few
- * programs for its threads, programs are long (`known` is the time of a program in 1/16 nanosecond;
- * 0: unknown), and the kernel can split them. The kernel is asked for the most parts that it can
- * make by a call without programs. */
-static uint32_t parts_of(const struct silo_cpu_launch *launch, uint64_t known) {
+ * programs for its threads, programs are long (`each_cost` is the time of a program in 1/16
+ * nanosecond; 0: unknown), and the kernel can split them. The kernel is asked for the most parts
+ * that it can make by a call without programs. */
+static uint32_t parts_of(const struct silo_cpu_launch *launch, uint64_t each_cost) {
     const struct silo_cpu_share *share = &launch->share;
     uint64_t threads = (uint64_t)silo_cpu_threads();
     if (share->threads != 0 && share->threads < threads)
         threads = share->threads;
     if (launch->scratch_bytes == 0 || threads < 2 || launch->total >= 4 * threads ||
-        (known != 0 && known < UINT64_C(16) * LEAST_CUT) || share->chunk == 1 || share->cooperative)
+        (each_cost != 0 && each_cost < UINT64_C(16) * LEAST_CUT) || share->chunk == 1 ||
+        share->cooperative)
         return 1;
     /* The kernel is not asked within another kernel: the outer kernel is using this thread's
      * scratch memory, and the inner one may write to it even in a call without programs. */
@@ -113,21 +114,21 @@ static uint32_t parts_of(const struct silo_cpu_launch *launch, uint64_t known) {
     void *scratch = silo_cpu_thread_scratch(thread, launch->scratch_bytes);
     if (scratch == NULL)
         return 1;
-    struct silo_context asked = {.fault = {.bytes = sizeof asked}, .parts = SILO_CPU_MOST_PARTS};
-    asked.program = UINT64_MAX;
-    asked.alone = true;
-    asked.entered = SILO_CPU_OUTSIDE;
-    launch->entry(launch->params, launch->grid, 0, 0, scratch, &asked);
-    const bool answered = asked.parts != SILO_CPU_MOST_PARTS;
-    return answered ? best_parts(launch->total, threads, asked.parts) : 1;
+    struct silo_context query = {.fault = {.bytes = sizeof query}, .parts = SILO_CPU_MOST_PARTS};
+    query.program = UINT64_MAX;
+    query.alone = true;
+    query.entered = SILO_CPU_OUTSIDE;
+    launch->entry(launch->params, launch->grid, 0, 0, scratch, &query);
+    const bool answered = query.parts != SILO_CPU_MOST_PARTS;
+    return answered ? best_parts(launch->total, threads, query.parts) : 1;
 }
 
 static SILO_NOINLINE int launch_any(const struct silo_launch *launch, uint64_t total) {
     struct silo_function *function = launch->function;
     /* a local variable, because launches made by programs of this launch overwrite `fault` */
-    struct silo_fault own;
-    own.text[0] = '\0';
-    struct silo_cpu_launch asked = {
+    struct silo_fault local_fault;
+    local_fault.text[0] = '\0';
+    struct silo_cpu_launch request = {
         .entry = entry_of(function),
         .name = function->name,
         .params = launch->params,
@@ -136,22 +137,22 @@ static SILO_NOINLINE int launch_any(const struct silo_launch *launch, uint64_t t
         .scratch_bytes = function->scratch_bytes,
         .share = {function->cpu_chunk, function->cpu_threads, function->cpu_together,
                   function->cooperative != 0},
-        .fault = &own,
+        .fault = &local_fault,
         .holds_lock = launch->holds_lock != 0,
     };
-    asked.parts =
-        total != 0 ? parts_of(&asked, __atomic_load_n(&function->cost, __ATOMIC_RELAXED)) : 1;
+    request.parts =
+        total != 0 ? parts_of(&request, __atomic_load_n(&function->cost, __ATOMIC_RELAXED)) : 1;
     int code;
-    if (asked.parts == 1) {
-        code = silo_cpu_run(&asked, &function->cost);
+    if (request.parts == 1) {
+        code = silo_cpu_run(&request, &function->cost);
     } else {
-        asked.total = total * asked.parts;
-        code = silo_cpu_run(&asked, &function->part_cost);
+        request.total = total * request.parts;
+        code = silo_cpu_run(&request, &function->part_cost);
         const uint64_t part = __atomic_load_n(&function->part_cost, __ATOMIC_RELAXED);
-        __atomic_store_n(&function->cost, part * asked.parts, __ATOMIC_RELAXED);
+        __atomic_store_n(&function->cost, part * request.parts, __ATOMIC_RELAXED);
     }
     if (code != 0)
-        memcpy(fault.text, own.text, sizeof fault.text);
+        memcpy(fault.text, local_fault.text, sizeof fault.text);
     return code;
 }
 
@@ -306,14 +307,14 @@ void *silo_cpu_open(const void *data, size_t size, const char *directory, char *
  * depends on: it finds `abort` in every object. */
 static bool lies_in(void *object, const void *address, Dl_info *where) {
 #ifdef __linux__
-    struct link_map *own = NULL;
-    if (dlinfo(object, RTLD_DI_LINKMAP, &own) != 0 || own == NULL)
+    struct link_map *link = NULL;
+    if (dlinfo(object, RTLD_DI_LINKMAP, &link) != 0 || link == NULL)
         return false;
 #ifdef __GLIBC__
-    void *found = NULL;
-    return dladdr1(address, where, &found, RTLD_DL_LINKMAP) != 0 && found == own;
+    void *map = NULL;
+    return dladdr1(address, where, &map, RTLD_DL_LINKMAP) != 0 && map == link;
 #else
-    return dladdr(address, where) != 0 && (uintptr_t)where->dli_fbase == own->l_addr;
+    return dladdr(address, where) != 0 && (uintptr_t)where->dli_fbase == link->l_addr;
 #endif
 #else
     (void)object;
@@ -325,22 +326,22 @@ static bool lies_in(void *object, const void *address, Dl_info *where) {
 #ifdef __GLIBC__
 /* Input and result of a search: the base address of an object, and an address in it; `runs` is set
  * if that memory is executable. */
-struct place {
+struct segment_search {
     ElfW(Addr) base, address;
     bool runs;
 };
 
 static int look_at_segments(struct dl_phdr_info *object, size_t size, void *data) {
-    struct place *place = data;
+    struct segment_search *search = data;
     (void)size;
-    if (object->dlpi_addr != place->base)
+    if (object->dlpi_addr != search->base)
         return 0;
     for (int i = 0; i < object->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
         const ElfW(Addr) begin = object->dlpi_addr + segment->p_vaddr;
         if (segment->p_type == PT_LOAD && (segment->p_flags & PF_X) != 0 &&
-            place->address >= begin && place->address - begin < segment->p_memsz)
-            place->runs = true;
+            search->address >= begin && search->address - begin < segment->p_memsz)
+            search->runs = true;
     }
     return 1;
 }
@@ -348,16 +349,16 @@ static int look_at_segments(struct dl_phdr_info *object, size_t size, void *data
 /* Whether the object's symbol at this address is a function in executable memory. */
 static bool is_function(void *object, const void *address) {
     Dl_info where = {0};
-    void *found = NULL;
-    struct link_map *own = NULL;
-    if (dlinfo(object, RTLD_DI_LINKMAP, &own) != 0 || own == NULL ||
-        dladdr1(address, &where, &found, RTLD_DL_SYMENT) == 0 || found == NULL)
+    void *entry = NULL;
+    struct link_map *link = NULL;
+    if (dlinfo(object, RTLD_DI_LINKMAP, &link) != 0 || link == NULL ||
+        dladdr1(address, &where, &entry, RTLD_DL_SYMENT) == 0 || entry == NULL)
         return false;
-    const ElfW(Sym) *symbol = found;
-    struct place place = {own->l_addr, (ElfW(Addr))address, false};
-    dl_iterate_phdr(look_at_segments, &place);
+    const ElfW(Sym) *symbol = entry;
+    struct segment_search search = {link->l_addr, (ElfW(Addr))address, false};
+    dl_iterate_phdr(look_at_segments, &search);
     /* ELF32_ST_TYPE is the same macro */
-    return ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && place.runs;
+    return ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && search.runs;
 }
 #else
 static bool is_function(void *object, const void *address) {

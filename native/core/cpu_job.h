@@ -44,8 +44,8 @@ struct silo_cpu_job {
     bool timed; /* whether threads measure their time and add it to `spent` */
     /* the thread that launched; only it writes the members from here to `outer` */
     pthread_t launcher;
-    uint64_t asked; /* time of the last check for signals, by silo_cpu_coarse_now */
-    void *let_go;   /* state for taking the GIL again; NULL if it was not released */
+    uint64_t checked; /* time of the last check for signals, by silo_cpu_coarse_now */
+    void *let_go;     /* state for taking the GIL again; NULL if it was not released */
     uint64_t begun; /* number of programs of `parts` that were begun; set once the job has ended */
     bool pooled;
     struct silo_cpu_job *outer; /* the job that this thread was running when it launched this one */
@@ -74,7 +74,7 @@ struct silo_cpu_runner {
     uint32_t part;       /* number of the part from which the thread takes programs */
     /* How long the kernel has waited since it was last called: iterations of loops that wait, the
      * time when the wait was noticed, and the time of the last check for signals; 0: not yet. */
-    uint64_t turns, since, asked;
+    uint64_t turns, since, checked;
     jmp_buf out; /* abandons the kernel with longjmp; a kernel that waits holds nothing that has to
                     be released */
 };

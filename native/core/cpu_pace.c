@@ -40,12 +40,12 @@ uint64_t silo_cpu_coarse_now(void) {
 #endif
 }
 
-uint64_t silo_cpu_next_size(uint64_t size, uint64_t took, uint64_t most) {
-    if (took < SHORT)
+uint64_t silo_cpu_next_size(uint64_t size, uint64_t duration, uint64_t most) {
+    if (duration < SHORT)
         return size > most / GROWTH ? most : size * GROWTH;
-    if (took <= LONG)
+    if (duration <= LONG)
         return size;
-    size /= took / LIKED;
+    size /= duration / LIKED;
     return size != 0 ? size : 1;
 }
 
@@ -64,11 +64,11 @@ void silo_cpu_ask(struct silo_cpu_job *job) {
 }
 
 void silo_cpu_ask_at(struct silo_cpu_job *job, uint64_t coarse_now) {
-    if (!pthread_equal(job->launcher, pthread_self()) || coarse_now < job->asked + ASK_RUNNING)
+    if (!pthread_equal(job->launcher, pthread_self()) || coarse_now < job->checked + ASK_RUNNING)
         return;
-    if (job->asked != 0)
+    if (job->checked != 0)
         silo_cpu_ask(job);
-    job->asked = coarse_now;
+    job->checked = coarse_now;
 }
 
 void silo_cpu_await(struct silo_cpu_job *job, pthread_cond_t *changed, pthread_mutex_t *mutex) {

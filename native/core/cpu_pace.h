@@ -27,8 +27,8 @@ extern struct silo_cpu_python silo_cpu_python;
 uint64_t silo_cpu_coarse_now(void);
 
 /* Returns the number of programs to take next, at most `most`, if the last `size` programs took
- * `took` nanoseconds by the coarse clock. */
-uint64_t silo_cpu_next_size(uint64_t size, uint64_t took, uint64_t most);
+ * `duration` nanoseconds by the coarse clock. */
+uint64_t silo_cpu_next_size(uint64_t size, uint64_t duration, uint64_t most);
 
 /* Checks for signals, and ends the launch with SILO_CPU_INTERRUPTED if a handler raised. Called by
  * the thread that launched, without locks held. */

@@ -45,7 +45,7 @@
  * later the more threads take part. Waking a sleeping thread costs time on both threads, most of
  * all if another thread spins on its CPU. */
 #define GRAIN_ASLEEP UINT64_C(12000)
-#define GRAIN_BESIDE UINT64_C(100000)
+#define GRAIN_WHILE_TEAM_SPINS UINT64_C(100000)
 
 const char *const silo_cpu_reason_names[SILO_CPU_REASONS] = {
     [SILO_CPU_OWN_ASKED] = "own_asked",     [SILO_CPU_OWN_NEEDED] = "own_needed",
@@ -82,13 +82,13 @@ bool silo_cpu_picks_team(enum silo_cpu_reason reason) {
     return reason >= SILO_CPU_TEAM_ASKED;
 }
 
-bool silo_cpu_beside_team(enum silo_cpu_reason reason) {
+bool silo_cpu_own_while_team_spins(enum silo_cpu_reason reason) {
     return reason == SILO_CPU_OWN_LATE || reason == SILO_CPU_OWN_RESTS;
 }
 
 uint64_t silo_cpu_grain(enum silo_cpu_reason reason, bool awake) {
-    if (silo_cpu_beside_team(reason))
-        return GRAIN_BESIDE;
+    if (silo_cpu_own_while_team_spins(reason))
+        return GRAIN_WHILE_TEAM_SPINS;
     return awake ? SILO_CPU_LEAST_GRAIN : GRAIN_ASLEEP;
 }
 
@@ -144,15 +144,16 @@ static void count_late(struct silo_cpu_stay *stay, uint64_t now) {
     }
 }
 
-bool silo_cpu_stay_tell(struct silo_cpu_stay *stay, uint64_t took, uint64_t worked, uint64_t now) {
-    if (took <= LATE_TIMES * worked + LATE_NANOSECONDS) {
+bool silo_cpu_stay_record(struct silo_cpu_stay *stay, uint64_t duration, uint64_t worked,
+                          uint64_t now) {
+    if (duration <= LATE_TIMES * worked + LATE_NANOSECONDS) {
         stay->late = 0;
         stay->away = stay->lost = 0;
         stay->spread = stay->vain = false;
         return false;
     }
     /* limited, so that multiplying it below cannot overflow */
-    stay->last = at_most(took - worked, MOST_AWAY);
+    stay->last = at_most(duration - worked, MOST_AWAY);
     stay->lost += stay->last;
     if (!stay->spread && stay->last > SPREAD_FROM)
         return true;
@@ -160,17 +161,17 @@ bool silo_cpu_stay_tell(struct silo_cpu_stay *stay, uint64_t took, uint64_t work
     return false;
 }
 
-void silo_cpu_stay_spread(struct silo_cpu_stay *stay, bool apart, uint64_t took, uint64_t now) {
-    took = at_most(took, MOST_AWAY);
+void silo_cpu_stay_spread(struct silo_cpu_stay *stay, bool apart, uint64_t duration, uint64_t now) {
+    duration = at_most(duration, MOST_AWAY);
     stay->spread = true;
-    stay->lost += took;
-    if (stay->try_at != 0 && (!apart || took > QUICK)) {
-        stay->try_at = now + at_most(TIMES_LOST * took, MOST_AWAY);
+    stay->lost += duration;
+    if (stay->try_at != 0 && (!apart || duration > QUICK)) {
+        stay->try_at = now + at_most(TIMES_LOST * duration, MOST_AWAY);
     } else if (stay->try_at != 0) {
         stay->try_at = 0;
         stay->vain = true;
     } else if (!apart) {
-        stay->last += took;
+        stay->last += duration;
         count_late(stay, now);
     }
 }

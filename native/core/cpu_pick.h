@@ -56,7 +56,7 @@ enum silo_cpu_reason silo_cpu_pick(const struct silo_cpu_facts *facts);
 bool silo_cpu_picks_team(enum silo_cpu_reason reason);
 
 /* Whether the pool's own threads run the launch while a team's threads spin on the CPUs. */
-bool silo_cpu_beside_team(enum silo_cpu_reason reason);
+bool silo_cpu_own_while_team_spins(enum silo_cpu_reason reason);
 
 /* Returns the least nanoseconds of work that each thread of a launch gets. `awake`: whether the
  * threads are spinning for a launch. */
@@ -94,15 +94,16 @@ bool silo_cpu_stay_late(const struct silo_cpu_stay *stay);
 /* Whether it is time to try an avoided team again, by spreading its threads over the CPUs. */
 bool silo_cpu_stay_tries(const struct silo_cpu_stay *stay, uint64_t now);
 
-/* Records a launch on the team that took `took` nanoseconds; each thread that took part ran
+/* Records a launch on the team that took `duration` nanoseconds; each thread that took part ran
  * programs for `worked` nanoseconds of these. Returns whether the caller should spread the team's
  * threads over the CPUs with silo_cpu_watch_spread. This is needed if two threads share a CPU,
  * because the system moves neither while both spin. */
-bool silo_cpu_stay_tell(struct silo_cpu_stay *stay, uint64_t took, uint64_t worked, uint64_t now);
+bool silo_cpu_stay_record(struct silo_cpu_stay *stay, uint64_t duration, uint64_t worked,
+                          uint64_t now);
 
-/* Records that the team's threads were spread over the CPUs in `took` nanoseconds. `apart`: whether
- * each thread now has a CPU of its own. If `apart` is true and spreading was quick, launches use an
- * avoided team again. */
-void silo_cpu_stay_spread(struct silo_cpu_stay *stay, bool apart, uint64_t took, uint64_t now);
+/* Records that the team's threads were spread over the CPUs in `duration` nanoseconds. `apart`:
+ * whether each thread now has a CPU of its own. If `apart` is true and spreading was quick,
+ * launches use an avoided team again. */
+void silo_cpu_stay_spread(struct silo_cpu_stay *stay, bool apart, uint64_t duration, uint64_t now);
 
 #endif

@@ -117,8 +117,8 @@ static void turn_round(struct cpu_plan *plan, const struct silo_plan_shape *shap
     }
     for (uint32_t i = 0; i < shape->count; i++)
         for (uint32_t k = 0; k < shape->nodes[i].after_count; k++) {
-            struct cpu_node *before = &plan->nodes[shape->nodes[i].after[k]];
-            plan->next[(before->next - plan->next) + before->next_count++] = i;
+            struct cpu_node *earlier = &plan->nodes[shape->nodes[i].after[k]];
+            plan->next[(earlier->next - plan->next) + earlier->next_count++] = i;
         }
 }
 
@@ -183,9 +183,10 @@ struct runner {
     struct silo_cpu_thread *thread;
     struct silo_cpu_runner own;
     struct silo_cpu_job job;
-    struct silo_cpu_launch asked;
+    struct silo_cpu_launch request;
     void *scratch;
-    bool made; /* `scratch` was allocated for this runner; otherwise it belongs to the thread */
+    bool owns_scratch; /* `scratch` was allocated for this runner; otherwise it belongs to the
+                          thread */
 };
 
 /* Returns false if out of memory. */
@@ -195,15 +196,16 @@ static bool runner_begin(struct runner *runner, const struct cpu_plan *plan, boo
     if (thread == NULL)
         return false;
     runner->scratch = NULL;
-    runner->made = false;
+    runner->owns_scratch = false;
     if (plan->scratch_bytes != 0) {
-        runner->made = plan->nested;
-        runner->scratch = runner->made ? silo_cpu_new_scratch(plan->scratch_bytes)
-                                       : silo_cpu_thread_scratch(thread, plan->scratch_bytes);
+        runner->owns_scratch = plan->nested;
+        runner->scratch = runner->owns_scratch
+                              ? silo_cpu_new_scratch(plan->scratch_bytes)
+                              : silo_cpu_thread_scratch(thread, plan->scratch_bytes);
         if (runner->scratch == NULL)
             return false;
     }
-    runner->job.launch = &runner->asked;
+    runner->job.launch = &runner->request;
     runner->own.job = &runner->job;
     runner->own.begin = 0;
     runner->own.context.wait = NULL;
@@ -212,15 +214,15 @@ static bool runner_begin(struct runner *runner, const struct cpu_plan *plan, boo
 }
 
 static void runner_end(struct runner *runner) {
-    if (runner->made)
+    if (runner->owns_scratch)
         free(runner->scratch);
 }
 
 /* Runs all programs of a node on this thread. Returns 0 or the kernel's error code. */
 static int run_here(struct runner *runner, const struct cpu_node *node, uint64_t total) {
     struct silo_cpu_thread *thread = runner->thread;
-    runner->asked.name = node->kernel;
-    runner->asked.grid = node->values->grid;
+    runner->request.name = node->kernel;
+    runner->request.grid = node->values->grid;
     runner->own.end = total;
     runner->own.context.fault.bytes = sizeof runner->own.context;
     runner->own.context.fault.claimed = 0;
@@ -244,8 +246,8 @@ static bool is_large(const struct cpu_node *node, uint64_t total) {
         return true;
     if (total == 1)
         return false;
-    const uint64_t known = __atomic_load_n(&node->function->cost, __ATOMIC_RELAXED);
-    return known == 0 || total >= 16 * LEAST_SHARED / known;
+    const uint64_t cost = __atomic_load_n(&node->function->cost, __ATOMIC_RELAXED);
+    return cost == 0 || total >= 16 * LEAST_SHARED / cost;
 }
 
 static int report(const struct cpu_plan *plan, uint32_t number, int code, const char *text,
@@ -293,19 +295,19 @@ static int run_in_order(struct cpu_plan *plan, silo_error *error) {
 /* ---- running nodes at the same time ---- */
 
 static void put(struct cpu_plan *plan, uint32_t number) {
-    const uint32_t place = atomic_fetch_add_explicit(&plan->queued, 1, memory_order_relaxed);
-    atomic_store_explicit(&plan->queue[place], number + 1, memory_order_release);
+    const uint32_t position = atomic_fetch_add_explicit(&plan->queued, 1, memory_order_relaxed);
+    atomic_store_explicit(&plan->queue[position], number + 1, memory_order_release);
 }
 
 /* Takes from the queue a node that may begin now. Returns the node's number plus 1, or 0 if the
  * queue has none. */
 static uint32_t take(struct cpu_plan *plan) {
-    uint32_t place = atomic_load_explicit(&plan->taken, memory_order_relaxed);
-    while (place < atomic_load_explicit(&plan->queued, memory_order_relaxed)) {
-        const uint32_t number = atomic_load_explicit(&plan->queue[place], memory_order_acquire);
+    uint32_t position = atomic_load_explicit(&plan->taken, memory_order_relaxed);
+    while (position < atomic_load_explicit(&plan->queued, memory_order_relaxed)) {
+        const uint32_t number = atomic_load_explicit(&plan->queue[position], memory_order_acquire);
         if (number == 0) /* another thread is about to write the number */
             return 0;
-        if (atomic_compare_exchange_weak_explicit(&plan->taken, &place, place + 1,
+        if (atomic_compare_exchange_weak_explicit(&plan->taken, &position, position + 1,
                                                   memory_order_relaxed, memory_order_relaxed))
             return number;
     }
@@ -316,18 +318,18 @@ static uint32_t take(struct cpu_plan *plan) {
  * returned (its number plus 1), so that this thread runs it next, and the others are put into the
  * queue. Returns 0 if there is no such node. */
 static uint32_t finish(struct cpu_plan *plan, const struct cpu_node *node) {
-    uint32_t own = 0;
+    uint32_t next_node = 0;
     for (uint32_t i = 0; i < node->next_count; i++) {
         const uint32_t number = node->next[i];
         if (atomic_fetch_sub_explicit(&plan->nodes[number].left, 1, memory_order_acq_rel) != 1)
             continue;
-        if (own == 0)
-            own = number + 1;
+        if (next_node == 0)
+            next_node = number + 1;
         else
             put(plan, number);
     }
     atomic_fetch_add_explicit(&plan->done, 1, memory_order_release);
-    return own;
+    return next_node;
 }
 
 static bool stops(struct cpu_plan *plan, struct silo_cpu_job *job) {
@@ -435,11 +437,11 @@ static int plan_launch(void *state, void *stream, silo_error *error) {
                             possible */
         return run_in_order(plan, error);
     const int most = silo_cpu_threads(), threads = plan->width < most ? plan->width : most;
-    const enum silo_plan_order way = silo_plan_trial_next(&plan->trial, threads, has_large(plan));
+    const enum silo_plan_order order = silo_plan_trial_next(&plan->trial, threads, has_large(plan));
     const uint64_t begun = silo_cpu_now();
-    const int result =
-        way == SILO_PLAN_TOGETHER ? run_together(plan, threads, error) : run_in_order(plan, error);
-    silo_plan_trial_tell(&plan->trial, way, silo_cpu_now() - begun);
+    const int result = order == SILO_PLAN_TOGETHER ? run_together(plan, threads, error)
+                                                   : run_in_order(plan, error);
+    silo_plan_trial_record(&plan->trial, order, silo_cpu_now() - begun);
     return result;
 }
 

@@ -98,18 +98,19 @@ enum silo_plan_order silo_plan_trial_next(struct silo_plan_trial *trial, int thr
     return (enum silo_plan_order)trial->best;
 }
 
-void silo_plan_trial_tell(struct silo_plan_trial *trial, enum silo_plan_order way, uint64_t took) {
+void silo_plan_trial_record(struct silo_plan_trial *trial, enum silo_plan_order order,
+                            uint64_t duration) {
     if (!trial->counts)
         return;
     if (trial->left == 0) {
-        if (took < trial->least[way])
-            trial->least[way] = took;
-        trial->tried[way]++;
+        if (duration < trial->least[order])
+            trial->least[order] = duration;
+        trial->tried[order]++;
         return;
     }
     const uint64_t other =
         trial->settled == SILO_TRIAL_SHORT ? 2 * LEAST_REPLAY : trial->least[!trial->best];
-    trial->slow = took > other ? trial->slow + 1 : 0;
+    trial->slow = duration > other ? trial->slow + 1 : 0;
     trial->left--;
     const bool early =
         trial->slow >= SLOW && trial->hold - trial->left >= trial->hold / EARLIEST_PART;

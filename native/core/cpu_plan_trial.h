@@ -47,7 +47,8 @@ void silo_plan_trial_init(struct silo_plan_trial *trial);
  * threads by itself. */
 enum silo_plan_order silo_plan_trial_next(struct silo_plan_trial *trial, int threads, bool large);
 
-/* Records that a replay that was run in the order `way` took `took` nanoseconds. */
-void silo_plan_trial_tell(struct silo_plan_trial *trial, enum silo_plan_order way, uint64_t took);
+/* Records that a replay that was run in the order `order` took `duration` nanoseconds. */
+void silo_plan_trial_record(struct silo_plan_trial *trial, enum silo_plan_order order,
+                            uint64_t duration);
 
 #endif

@@ -198,13 +198,13 @@ static void leave_shared(const struct silo_cpu_job *job) {
 }
 
 /* Returns the number of threads that a launch is worth: one for each `grain` nanoseconds of work.
- * `known` is the time of a program in 1/16 nanosecond; 0: unknown. */
-static int worth(uint64_t total, uint64_t known, uint64_t grain, int threads) {
-    if (known == 0)
+ * `each_cost` is the time of a program in 1/16 nanosecond; 0: unknown. */
+static int worth(uint64_t total, uint64_t each_cost, uint64_t grain, int threads) {
+    if (each_cost == 0)
         return threads;
-    if (total < 16 * LEAST_SHARED / known)
+    if (total < 16 * LEAST_SHARED / each_cost)
         return 1;
-    const uint64_t each = 16 * grain / known; /* programs for each thread */
+    const uint64_t each = 16 * grain / each_cost; /* programs for each thread */
     const uint64_t most = each != 0 ? total / each : total;
     return most < (uint64_t)threads ? (most > 1 ? (int)most : 1) : threads;
 }
@@ -221,21 +221,22 @@ struct plan {
 
 static int cpus_at(uint64_t now) {
     static _Atomic int cpus; /* 0: not read yet */
-    static _Atomic uint64_t asked;
+    static _Atomic uint64_t read_at;
     if (atomic_load_explicit(&cpus, memory_order_relaxed) == 0 ||
-        now - atomic_load_explicit(&asked, memory_order_relaxed) > CPUS_REMEMBERED) {
+        now - atomic_load_explicit(&read_at, memory_order_relaxed) > CPUS_REMEMBERED) {
         atomic_store_explicit(&cpus, silo_cpu_available(), memory_order_relaxed);
-        atomic_store_explicit(&asked, now, memory_order_relaxed);
+        atomic_store_explicit(&read_at, now, memory_order_relaxed);
     }
     return atomic_load_explicit(&cpus, memory_order_relaxed);
 }
 
 /* Estimates the nanoseconds that a launch takes on this many threads. */
-static uint64_t guess(uint64_t total, uint64_t known, int threads) {
+static uint64_t guess(uint64_t total, uint64_t each_cost, int threads) {
     uint64_t work;
-    if (known == 0)
+    if (each_cost == 0)
         return USUAL_LAUNCH;
-    return __builtin_mul_overflow(total, known, &work) ? UINT64_MAX : work / 16 / (uint64_t)threads;
+    return __builtin_mul_overflow(total, each_cost, &work) ? UINT64_MAX
+                                                           : work / 16 / (uint64_t)threads;
 }
 
 /* Spreads the threads of this thread's team over the CPUs, and records the result. */
@@ -262,8 +263,8 @@ static struct silo_cpu_facts gather(const struct silo_cpu_job *job, const struct
     if (facts.team == 0 || facts.needs_own)
         return facts;
     if (facts.kind == SILO_CPU_OPENMP) {
-        const struct silo_cpu_thread *own = silo_cpu_make_thread();
-        facts.taken = own == NULL || !silo_cpu_team_take(own);
+        const struct silo_cpu_thread *thread = silo_cpu_make_thread();
+        facts.taken = thread == NULL || !silo_cpu_team_take(thread);
     } else if (facts.team > 1) {
         facts.cpus = cpus_at(plan->now);
         facts.awake = facts.team <= facts.cpus &&
@@ -276,8 +277,8 @@ static struct silo_cpu_facts gather(const struct silo_cpu_job *job, const struct
     return facts;
 }
 
-/* Plans a launch that may use several threads. `known` is the time of a program. */
-static struct plan plan_for(const struct silo_cpu_job *job, uint64_t known, int threads) {
+/* Plans a launch that may use several threads. `each_cost` is the time of a program. */
+static struct plan plan_for(const struct silo_cpu_job *job, uint64_t each_cost, int threads) {
     const uint64_t total = job->launch->total;
     /* `ended` is read before the clock. Otherwise a launch of another thread could end in between,
      * and `ended` would be later than `now`. */
@@ -292,14 +293,14 @@ static struct plan plan_for(const struct silo_cpu_job *job, uint64_t known, int 
             plan.threads = 1;
             return plan;
         }
-        const struct silo_cpu_facts facts = gather(job, &plan, guess(total, known, threads));
+        const struct silo_cpu_facts facts = gather(job, &plan, guess(total, each_cost, threads));
         plan.reason = silo_cpu_pick(&facts);
         if (silo_cpu_picks_team(plan.reason))
             plan.team = facts.team;
     }
     const bool awake = plan.team != 0 ? plan.reason != SILO_CPU_TEAM_ASKED || plan.gap < TEAM_LOOKS
                                       : plan.gap < silo_cpu_workers_looking();
-    plan.threads = worth(total, known, silo_cpu_grain(plan.reason, awake), threads);
+    plan.threads = worth(total, each_cost, silo_cpu_grain(plan.reason, awake), threads);
     return plan;
 }
 
@@ -334,7 +335,7 @@ static void choose_look(const struct plan *plan) {
     /* If the OpenMP team is awake, or was avoided or rested, the pool's threads spin only briefly.
      * The team needs the CPUs for its next region: a team thread that wakes while the pool's
      * threads spin may have to share a CPU with another team thread. */
-    if (plan->reason == SILO_CPU_TEAM_AWAKE || silo_cpu_beside_team(plan->reason))
+    if (plan->reason == SILO_CPU_TEAM_AWAKE || silo_cpu_own_while_team_spins(plan->reason))
         pool.late = LATE_LAUNCHES;
     else if (plan->gap <= spin)
         pool.late = 0;
@@ -368,7 +369,7 @@ static void run_shared(struct silo_cpu_job *job, const struct plan *plan) {
         run_on_team(job);
     if (plan->reason != SILO_CPU_TEAM_ASKED) {
         const uint64_t ended = silo_cpu_now();
-        if (silo_cpu_stay_tell(&stay, ended - begun, worked(job), ended) && !job->alone)
+        if (silo_cpu_stay_record(&stay, ended - begun, worked(job), ended) && !job->alone)
             spread_team();
     }
     job->team = 0;
@@ -381,7 +382,7 @@ SILO_CPU_APART static _Atomic uint64_t open_parts[SILO_CPU_MOST_THREADS / 64];
 
 /* Divides a launch among threads: a part for each thread unless programs may wait for each other,
  * and the sizes of the first and the largest chunk. The caller holds pool.launch. */
-static void divide(struct silo_cpu_job *job, uint64_t known, int threads) {
+static void divide(struct silo_cpu_job *job, uint64_t each_cost, int threads) {
     if (job->launch->share.chunk == 0) {
         const uint64_t pieces = (uint64_t)threads * CHUNKS_PER_THREAD;
         job->chunk = job->launch->total > pieces ? job->launch->total / pieces : 1;
@@ -404,9 +405,9 @@ static void divide(struct silo_cpu_job *job, uint64_t known, int threads) {
         job->open = open_parts;
         job->part_count = (uint32_t)threads;
     }
-    const uint64_t wanted = known != 0 ? 16 * CLAIM_NANOSECONDS / known : 1;
+    const uint64_t claim = each_cost != 0 ? 16 * CLAIM_NANOSECONDS / each_cost : 1;
     const uint64_t most = job->chunk < MOST_AT_FIRST ? job->chunk : MOST_AT_FIRST;
-    job->first = wanted < most ? (wanted > 1 ? wanted : 1) : most;
+    job->first = claim < most ? (claim > 1 ? claim : 1) : most;
 }
 
 /* Counts the programs that threads took from the parts, for the error message of a launch that
@@ -443,14 +444,14 @@ static void count_absence(const struct silo_cpu_job *job, int threads) {
  * the calling thread. */
 static void run_usual(struct silo_cpu_job *job, int threads, uint64_t *cost) {
     const uint64_t total = job->launch->total;
-    const uint64_t known = __atomic_load_n(cost, __ATOMIC_RELAXED);
-    const bool small = worth(total, known, SILO_CPU_LEAST_GRAIN, threads) == 1;
+    const uint64_t each_cost = __atomic_load_n(cost, __ATOMIC_RELAXED);
+    const bool small = worth(total, each_cost, SILO_CPU_LEAST_GRAIN, threads) == 1;
     struct plan plan = {.threads = 1};
     if (!small)
-        plan = plan_for(job, known, worth(total, known, SILO_CPU_LEAST_GRAIN, threads));
+        plan = plan_for(job, each_cost, worth(total, each_cost, SILO_CPU_LEAST_GRAIN, threads));
     threads = plan.threads;
     if (threads > 1 && pthread_mutex_trylock(&pool.launch) == 0) {
-        divide(job, known, threads);
+        divide(job, each_cost, threads);
         job->pooled = true;
         if (job->wait == NULL)
             enter_shared(job);
@@ -471,9 +472,9 @@ static void run_usual(struct silo_cpu_job *job, int threads, uint64_t *cost) {
     /* Launches of one kernel differ in size. The estimate falls slowly after a long launch, because
      * running a long launch on one thread costs more than waking threads for nothing. It also grows
      * only by MOST_GROWTH, in case the system ran something else during the launch. */
-    const uint64_t faded = known - known / 8;
-    if (known != 0 && each > MOST_GROWTH * known)
-        each = MOST_GROWTH * known;
+    const uint64_t faded = each_cost - each_cost / 8;
+    if (each_cost != 0 && each > MOST_GROWTH * each_cost)
+        each = MOST_GROWTH * each_cost;
     each = each > faded ? each : faded;
     __atomic_store_n(cost, each ? each : 1, __ATOMIC_RELAXED);
 }

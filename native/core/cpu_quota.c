@@ -33,10 +33,10 @@ static bool first_line(const char *path, char *line, int size) {
     FILE *file = fopen(path, "re");
     if (file == NULL)
         return false;
-    const bool there = fgets(line, size, file) != NULL;
+    const bool is_read = fgets(line, size, file) != NULL;
     fclose(file);
-    line[there ? strcspn(line, "\n") : 0] = '\0';
-    return there;
+    line[is_read ? strcspn(line, "\n") : 0] = '\0';
+    return is_read;
 }
 
 /* Returns how many threads a quota of CPU time in each period keeps busy; 0: unlimited, or not
@@ -49,8 +49,8 @@ static int threads_of(const char *quota, const char *period) {
     return whole < 1 ? 1 : whole > INT_MAX ? INT_MAX : (int)whole;
 }
 
-static int less(int one, int other) {
-    return one == 0 || (other != 0 && other < one) ? other : one;
+static int less(int left, int other) {
+    return left == 0 || (other != 0 && other < left) ? other : left;
 }
 
 /* Returns the quota in the files of one control group's folder, as a number of threads (see
@@ -80,12 +80,12 @@ static int quota_up_from(const char *root, const char *mounted, const char *grou
     if (base < 0 || (size_t)base + strlen(inside) >= sizeof folder)
         return 0;
     strcpy(folder + base, inside);
-    int found = 0;
+    int quota = 0;
     for (;;) {
-        found = less(found, quota_in(folder));
+        quota = less(quota, quota_in(folder));
         char *last = strrchr(folder + base, '/');
         if (last == NULL)
-            return found;
+            return quota;
         *last = '\0';
     }
 }
@@ -96,7 +96,7 @@ int silo_cpu_quota(const char *root) {
     FILE *file = fopen(path, "re");
     if (file == NULL)
         return 0;
-    int found = 0;
+    int quota = 0;
     while (fgets(line, sizeof line, file) != NULL) { /* "0::/group", "4:cpu,cpuacct:/group" */
         line[strcspn(line, "\n")] = '\0';
         char *kinds = strchr(line, ':'), *group = kinds != NULL ? strchr(kinds + 1, ':') : NULL;
@@ -105,43 +105,43 @@ int silo_cpu_quota(const char *root) {
         *group++ = '\0';
         kinds++;
         if (*kinds == '\0')
-            found = less(found, quota_up_from(root, "", group));
+            quota = less(quota, quota_up_from(root, "", group));
         else if (strcmp(kinds, "cpu") == 0 || strncmp(kinds, "cpu,", 4) == 0 ||
                  strstr(kinds, ",cpu,") != NULL ||
                  (strlen(kinds) > 4 && strcmp(kinds + strlen(kinds) - 4, ",cpu") == 0)) {
             char mounted[MOST_PATH];
             snprintf(mounted, sizeof mounted, "/%s", kinds);
-            found = less(found, quota_up_from(root, mounted, group));
+            quota = less(quota, quota_up_from(root, mounted, group));
             if (strcmp(kinds, "cpu") != 0)
-                found = less(found, quota_up_from(root, "/cpu", group));
+                quota = less(quota, quota_up_from(root, "/cpu", group));
         }
     }
     fclose(file);
-    return found;
+    return quota;
 }
 
-bool silo_cpu_pin_this_thread(int place) {
+bool silo_cpu_pin_this_thread(int position) {
 #ifdef __linux__
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, read_allowed);
     for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, &allowed) && place-- == 0) {
-            cpu_set_t own;
-            CPU_ZERO(&own);
-            CPU_SET(cpu, &own);
-            return sched_setaffinity(0, sizeof own, &own) == 0;
+        if (CPU_ISSET(cpu, &allowed) && position-- == 0) {
+            cpu_set_t cpus;
+            CPU_ZERO(&cpus);
+            CPU_SET(cpu, &cpus);
+            return sched_setaffinity(0, sizeof cpus, &cpus) == 0;
         }
 #else
-    (void)place;
+    (void)position;
 #endif
     return false;
 }
 
 int silo_cpu_affinity(void) {
 #ifdef __linux__
-    const int before = atomic_load(&allowed_count);
-    if (before > 0)
-        return before;
+    const int old_count = atomic_load(&allowed_count);
+    if (old_count > 0)
+        return old_count;
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
         return CPU_COUNT(&set);

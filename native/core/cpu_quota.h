@@ -14,9 +14,9 @@ int silo_cpu_quota(const char *root);
  * number. */
 int silo_cpu_affinity(void);
 
-/* Pins the calling thread to CPU number `place` (from 0) in the list of CPUs that the first pinned
- * thread could use. Returns false if the list is shorter or the system refuses. */
-bool silo_cpu_pin_this_thread(int place);
+/* Pins the calling thread to CPU number `position` (from 0) in the list of CPUs that the first
+ * pinned thread could use. Returns false if the list is shorter or the system refuses. */
+bool silo_cpu_pin_this_thread(int position);
 
 /* Returns the number of CPUs that this process may use: the smaller of silo_cpu_quota and
  * silo_cpu_affinity. The quota is read once. */

@@ -18,7 +18,7 @@
 #endif
 
 /* The source location passed to LLVM's runtime; its layout is part of that runtime's ABI. */
-struct place {
+struct source_location {
     int32_t reserved, flags, more[2];
     const char *source;
 };
@@ -26,20 +26,21 @@ struct place {
 typedef void microtask(int32_t *global, int32_t *bound, void (*body)(void *), void *argument);
 
 /* Functions of the OpenMP runtime, as the ABIs of libgomp and LLVM declare them; only one of the
- * first two is set. Written before `known` is set, and never changed afterwards. */
+ * first two is set. Written before `is_searched` is set, and never changed afterwards. */
 static struct {
     void (*parallel)(void (*)(void *), void *, unsigned threads,
-                     unsigned flags);                                       /* GOMP_parallel */
-    void (*fork_call)(struct place *, int32_t arguments, microtask *, ...); /* __kmpc_fork_call */
+                     unsigned flags); /* GOMP_parallel */
+    void (*fork_call)(struct source_location *, int32_t arguments, microtask *,
+                      ...); /* __kmpc_fork_call */
     int (*in_parallel)(void);
     int (*max_threads)(void);
     int (*thread_number)(void);
     char path[1024];
-    _Atomic bool known;
-    _Atomic int found; /* enum silo_cpu_runtime */
+    _Atomic bool is_searched;
+    _Atomic int runtime; /* enum silo_cpu_runtime */
     _Atomic bool lost;
     /* the thread (silo_cpu_team_take) that may use the team; NULL: none */
-    _Atomic(const void *) taken;
+    _Atomic(const void *) user;
     /* libraries loaded so far, at the last search; guarded by the loader's lock */
     unsigned long long adds;
 } team;
@@ -108,11 +109,11 @@ static void look(void) {
     team.adds = walk.adds;
     dl_iterate_phdr(look_at_name, &walk);
     if (walk.runtimes > 1 && !walk.torch) {
-        atomic_store(&team.found, SILO_CPU_MANY_RUNTIMES);
+        atomic_store(&team.runtime, SILO_CPU_MANY_RUNTIMES);
     } else if (walk.runtimes > 0 && take(walk.path)) {
         strcpy(team.path, walk.path);
-        atomic_store(&team.found, SILO_CPU_ONE_RUNTIME);
-        atomic_store(&team.known, true);
+        atomic_store(&team.runtime, SILO_CPU_ONE_RUNTIME);
+        atomic_store(&team.is_searched, true);
     }
 }
 #else
@@ -122,34 +123,34 @@ static void look(void) {}
 enum silo_cpu_runtime silo_cpu_team_find(void) {
     /* Does not wait for the loader's lock. If another thread holds it to search, that thread stores
      * the result; if another thread is loading a library, a later call searches. */
-    if (!atomic_load(&team.known) && silo_loader_try()) {
-        if (!atomic_load(&team.known) && silo_loader_usable())
+    if (!atomic_load(&team.is_searched) && silo_loader_try()) {
+        if (!atomic_load(&team.is_searched) && silo_loader_usable())
             look();
         silo_loader_give();
     }
-    return (enum silo_cpu_runtime)atomic_load(&team.found);
+    return (enum silo_cpu_runtime)atomic_load(&team.runtime);
 }
 
 const char *silo_cpu_team_path(void) {
-    return atomic_load(&team.known) ? team.path : NULL;
+    return atomic_load(&team.is_searched) ? team.path : NULL;
 }
 
 bool silo_cpu_team_inside(void) {
-    return atomic_load_explicit(&team.known, memory_order_acquire) && team.in_parallel() != 0;
+    return atomic_load_explicit(&team.is_searched, memory_order_acquire) && team.in_parallel() != 0;
 }
 
 int silo_cpu_team_size(void) {
-    return atomic_load(&team.known) && !atomic_load(&team.lost) ? team.max_threads() : 0;
+    return atomic_load(&team.is_searched) && !atomic_load(&team.lost) ? team.max_threads() : 0;
 }
 
 bool silo_cpu_team_take(const void *thread) {
-    const void *before = atomic_load_explicit(&team.taken, memory_order_relaxed);
-    return before == thread ||
-           (before == NULL && atomic_compare_exchange_strong(&team.taken, &before, thread));
+    const void *owner = atomic_load_explicit(&team.user, memory_order_relaxed);
+    return owner == thread ||
+           (owner == NULL && atomic_compare_exchange_strong(&team.user, &owner, thread));
 }
 
 void silo_cpu_team_drop(const void *thread) {
-    atomic_compare_exchange_strong(&team.taken, &thread, NULL);
+    atomic_compare_exchange_strong(&team.user, &thread, NULL);
 }
 
 int silo_cpu_team_number(void) {
@@ -166,13 +167,13 @@ void silo_cpu_team_run(void (*body)(void *), void *argument) {
         team.parallel(body, argument, 0, 0);
     } else {
         /* 2: the flag of this ABI's version */
-        struct place place = {.flags = 2, .source = ";silo;launch;0;0;;"};
-        team.fork_call(&place, 2, run_one, body, argument);
+        struct source_location location = {.flags = 2, .source = ";silo;launch;0;0;;"};
+        team.fork_call(&location, 2, run_one, body, argument);
     }
 }
 
 void silo_cpu_team_lost(void) {
-    atomic_store(&team.lost, atomic_load(&team.known));
-    atomic_store(&team.taken, NULL);
+    atomic_store(&team.lost, atomic_load(&team.is_searched));
+    atomic_store(&team.user, NULL);
     team.adds = 0; /* another thread's search may have been interrupted by the fork */
 }

@@ -16,33 +16,34 @@ struct silo_cpu_thread *_Atomic silo_cpu_first_thread;
 
 struct silo_cpu_thread *silo_cpu_this_thread(void) {
     const pthread_t self = pthread_self();
-    for (struct silo_cpu_thread *one = atomic_load(&threads); one != NULL; one = one->next)
-        if (atomic_load(&one->used) && pthread_equal(one->self, self))
-            return one;
+    for (struct silo_cpu_thread *thread = atomic_load(&threads); thread != NULL;
+         thread = thread->next)
+        if (atomic_load(&thread->used) && pthread_equal(thread->self, self))
+            return thread;
     return NULL;
 }
 
 struct silo_cpu_thread *silo_cpu_new_thread(void) {
-    struct silo_cpu_thread *own = atomic_load(&threads);
-    for (bool used = false; own != NULL; own = own->next, used = false)
-        if (atomic_compare_exchange_strong(&own->used, &used, true))
+    struct silo_cpu_thread *thread = atomic_load(&threads);
+    for (bool used = false; thread != NULL; thread = thread->next, used = false)
+        if (atomic_compare_exchange_strong(&thread->used, &used, true))
             break;
-    if (own == NULL) {
-        own = calloc(1, sizeof *own);
-        if (own == NULL)
+    if (thread == NULL) {
+        thread = calloc(1, sizeof *thread);
+        if (thread == NULL)
             return NULL;
-        own->used = true;
-        own->self = pthread_self(); /* set before other threads can find the entry */
-        own->next = atomic_load(&threads);
-        while (!atomic_compare_exchange_weak(&threads, &own->next, own))
+        thread->used = true;
+        thread->self = pthread_self(); /* set before other threads can find the entry */
+        thread->next = atomic_load(&threads);
+        while (!atomic_compare_exchange_weak(&threads, &thread->next, thread))
             ;
     }
-    own->self = pthread_self();
-    atomic_store(&own->mark, silo_cpu_mark());
+    thread->self = pthread_self();
+    atomic_store(&thread->mark, silo_cpu_mark());
     struct silo_cpu_thread *none = NULL;
-    atomic_compare_exchange_strong(&silo_cpu_first_thread, &none, own);
-    pthread_setspecific(thread_key, own);
-    return this_thread = own;
+    atomic_compare_exchange_strong(&silo_cpu_first_thread, &none, thread);
+    pthread_setspecific(thread_key, thread);
+    return this_thread = thread;
 }
 
 struct silo_cpu_thread *silo_cpu_stored_thread(void) {
@@ -56,43 +57,44 @@ void *silo_cpu_new_scratch(uint64_t bytes) {
     return memory;
 }
 
-void *silo_cpu_grow_scratch(struct silo_cpu_thread *own, uint64_t bytes) {
-    free(own->memory);
-    own->memory = silo_cpu_new_scratch(bytes);
-    own->size = own->memory != NULL ? bytes : 0;
-    return own->memory;
+void *silo_cpu_grow_scratch(struct silo_cpu_thread *thread, uint64_t bytes) {
+    free(thread->memory);
+    thread->memory = silo_cpu_new_scratch(bytes);
+    thread->size = thread->memory != NULL ? bytes : 0;
+    return thread->memory;
 }
 
 static void thread_free(void *value) {
-    struct silo_cpu_thread *own = value;
-    free(own->memory);
-    own->memory = NULL;
-    own->size = 0;
-    silo_cpu_team_drop(own);
+    struct silo_cpu_thread *thread = value;
+    free(thread->memory);
+    thread->memory = NULL;
+    thread->size = 0;
+    silo_cpu_team_drop(thread);
     /* `mark` is cleared first: the system may give the same mark (a thread pointer) to a new
      * thread, which must not find this entry. */
-    atomic_store(&own->mark, NULL);
-    atomic_store(&own->used, false);
+    atomic_store(&thread->mark, NULL);
+    atomic_store(&thread->used, false);
 }
 
-void silo_cpu_block_signals(sigset_t *before) {
+void silo_cpu_block_signals(sigset_t *old_signals) {
     /* Pool threads block all signals except their own faults: Python's threads handle the
      * others, and a fault whose signal is blocked would end the process without a message. */
-    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
+    static const int fault_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
     sigset_t others;
     sigfillset(&others);
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        sigdelset(&others, own[i]);
-    pthread_sigmask(SIG_SETMASK, &others, before);
+    for (size_t i = 0; i < sizeof fault_signals / sizeof *fault_signals; i++)
+        sigdelset(&others, fault_signals[i]);
+    pthread_sigmask(SIG_SETMASK, &others, old_signals);
 }
 
 /* Not safe while another thread runs kernels: called by the only thread of a forked child. */
 void silo_cpu_threads_renew(void) {
-    for (struct silo_cpu_thread *one = atomic_load(&threads); one != NULL; one = one->next)
-        if (one != this_thread && one->used) {
-            one->running = NULL;
-            one->mark = NULL;
-            one->used = false; /* the next thread that gets this entry also gets its memory */
+    for (struct silo_cpu_thread *thread = atomic_load(&threads); thread != NULL;
+         thread = thread->next)
+        if (thread != this_thread && thread->used) {
+            thread->running = NULL;
+            thread->mark = NULL;
+            thread->used = false; /* the next thread that gets this entry also gets its memory */
         }
 }
 

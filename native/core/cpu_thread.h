@@ -30,8 +30,8 @@ struct silo_cpu_thread {
 struct silo_cpu_thread *silo_cpu_this_thread(void);
 
 /* Blocks the signals that other threads should handle; signals of a thread's own faults are not
- * blocked. `before` receives the mask to restore. */
-void silo_cpu_block_signals(sigset_t *before);
+ * blocked. `old_signals` receives the mask to restore. */
+void silo_cpu_block_signals(sigset_t *old_signals);
 
 /* Returns memory aligned to 64 bytes, which the caller frees; NULL if out of memory. */
 void *silo_cpu_new_scratch(uint64_t bytes);
@@ -60,7 +60,7 @@ extern struct silo_cpu_thread *_Atomic silo_cpu_first_thread;
  * a new entry; and larger scratch memory. NULL if out of memory. */
 struct silo_cpu_thread *silo_cpu_stored_thread(void);
 struct silo_cpu_thread *silo_cpu_new_thread(void);
-void *silo_cpu_grow_scratch(struct silo_cpu_thread *own, uint64_t bytes);
+void *silo_cpu_grow_scratch(struct silo_cpu_thread *thread, uint64_t bytes);
 
 /* Returns the calling thread's entry, or NULL. The first thread that ran a kernel, usually the one
  * that launches, is found by its mark: in a shared library, thread-local storage costs a function
@@ -77,14 +77,14 @@ SILO_INLINE struct silo_cpu_thread *silo_cpu_known_thread(void) {
 
 /* Returns the calling thread's entry, made at its first use; NULL if out of memory. */
 SILO_INLINE struct silo_cpu_thread *silo_cpu_make_thread(void) {
-    struct silo_cpu_thread *own = silo_cpu_known_thread();
-    return own != NULL ? own : silo_cpu_new_thread();
+    struct silo_cpu_thread *thread = silo_cpu_known_thread();
+    return thread != NULL ? thread : silo_cpu_new_thread();
 }
 
 /* Returns at least `bytes` of the calling thread's scratch memory, which is kept between launches;
  * NULL if out of memory. */
-SILO_INLINE void *silo_cpu_thread_scratch(struct silo_cpu_thread *own, uint64_t bytes) {
-    return own->size < bytes ? silo_cpu_grow_scratch(own, bytes) : own->memory;
+SILO_INLINE void *silo_cpu_thread_scratch(struct silo_cpu_thread *thread, uint64_t bytes) {
+    return thread->size < bytes ? silo_cpu_grow_scratch(thread, bytes) : thread->memory;
 }
 
 #endif

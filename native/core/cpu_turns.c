@@ -62,8 +62,8 @@ static bool may_lock(void) {
     return false;
 }
 
-static uint32_t enter(void *given, uint32_t wants) {
-    struct silo_context *context = given;
+static uint32_t enter(void *data, uint32_t wants) {
+    struct silo_context *context = data;
     uint32_t none = 0;
     if ((wants & SILO_CPU_ALONE) != 0 && context->alone &&
         atomic_compare_exchange_strong_explicit(&running, &none, ALONE, memory_order_acquire,
@@ -81,16 +81,16 @@ static uint32_t enter(void *given, uint32_t wants) {
 
 /* The count stays at 0: a child that was forked while a kernel ran has reset the counts, and the
  * kernel then leaves once too often. */
-static void uncount(uint32_t one, uint32_t all) {
+static void uncount(uint32_t unit, uint32_t all) {
     uint32_t now = atomic_load_explicit(&running, memory_order_relaxed);
     while ((now & all) != 0 &&
-           !atomic_compare_exchange_weak_explicit(&running, &now, now - one, memory_order_release,
+           !atomic_compare_exchange_weak_explicit(&running, &now, now - unit, memory_order_release,
                                                   memory_order_relaxed))
         ;
 }
 
-static void leave(void *given) {
-    struct silo_context *context = given;
+static void leave(void *data) {
+    struct silo_context *context = data;
     if (context->entered == SILO_CPU_ALONE)
         atomic_fetch_and_explicit(&running, ~ALONE, memory_order_release);
     else if (context->entered == SILO_CPU_LOCKING)

@@ -83,14 +83,14 @@ void silo_cpu_leave(struct silo_cpu_job *job) {
 
 /* Starts a helper. Returns 0 or an errno; EAGAIN also if the limit of threads is reached. */
 static int add_thread(struct silo_cpu_job *job) {
-    sigset_t before;
+    sigset_t old_signals;
     pthread_t thread;
     if (!silo_cpu_join(job))
         return EAGAIN;
     pthread_mutex_lock(&crowd.mutex);
-    silo_cpu_block_signals(&before);
+    silo_cpu_block_signals(&old_signals);
     const int error = pthread_create(&thread, NULL, helper, job);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_sigmask(SIG_SETMASK, &old_signals, NULL);
     if (error == 0) {
         pthread_detach(thread);
         job->helpers++;
@@ -122,14 +122,14 @@ int silo_cpu_gather(struct silo_cpu_job *job) {
         return SILO_CPU_REFUSED;
     }
     job->gated = true;
-    uint64_t made = 1;
-    while (made < launch->total && add_thread(job) == 0)
-        made++;
-    if (made < launch->total)
+    uint64_t threads = 1;
+    while (threads < launch->total && add_thread(job) == 0)
+        threads++;
+    if (threads < launch->total)
         refuse(job,
                "its programs wait for each other (a cooperative launch), so all %llu must run "
                "at once, and the system gives this process threads for %llu: make the grid smaller",
-               made);
+               threads);
     pthread_mutex_lock(&crowd.mutex);
     job->gated = false;
     pthread_cond_broadcast(&crowd.changed);
@@ -144,25 +144,25 @@ void silo_cpu_disperse(struct silo_cpu_job *job) {
     pthread_mutex_unlock(&crowd.mutex);
 }
 
-/* Doubles the threads if no program began for a while. `left` programs have not begun. */
-static void look_for_threads(struct silo_cpu_job *job, uint64_t left, uint64_t time) {
+/* Doubles the threads if no program began for a while. `remaining` programs have not begun. */
+static void look_for_threads(struct silo_cpu_job *job, uint64_t remaining, uint64_t time) {
     uint64_t event = atomic_load_explicit(&job->event, memory_order_relaxed);
     if (time < event + STALLED)
         return;
     const uint32_t inside = atomic_load_explicit(&job->inside, memory_order_relaxed);
     const uint32_t most = job->launch->share.together;
-    uint32_t wanted = inside < left ? inside : (uint32_t)left;
-    if (wanted > most - inside || most < inside)
-        wanted = most > inside ? most - inside : 0;
+    uint32_t missing = inside < remaining ? inside : (uint32_t)remaining;
+    if (missing > most - inside || most < inside)
+        missing = most > inside ? most - inside : 0;
     /* If several threads wait, only one of them adds the new threads. */
-    if (wanted > 0 && !atomic_compare_exchange_strong(&job->event, &event, time))
+    if (missing > 0 && !atomic_compare_exchange_strong(&job->event, &event, time))
         return;
     uint32_t added = 0;
-    while (added < wanted && add_thread(job) == 0)
+    while (added < missing && add_thread(job) == 0)
         added++;
     if (added > 0)
         return;
-    if (wanted > 0)
+    if (missing > 0)
         /* restores the time when a program last began or a thread was added */
         atomic_store(&job->event, event);
     if (time >= event + STUCK)
@@ -173,11 +173,11 @@ static void look_for_threads(struct silo_cpu_job *job, uint64_t left, uint64_t t
 }
 
 void silo_cpu_wait(void *context) {
-    struct silo_cpu_runner *own = context;
-    struct silo_cpu_job *job = own->job;
+    struct silo_cpu_runner *runner = context;
+    struct silo_cpu_job *job = runner->job;
     if (atomic_load_explicit(&job->error, memory_order_relaxed) != 0)
-        longjmp(own->out, 1);
-    const uint64_t turn = own->turns++;
+        longjmp(runner->out, 1);
+    const uint64_t turn = runner->turns++;
     if (turn < PAUSES) {
         silo_cpu_relax();
         return;
@@ -186,15 +186,15 @@ void silo_cpu_wait(void *context) {
     if (turn % GLANCE != 0)
         return;
     const uint64_t time = silo_cpu_now();
-    if (own->since == 0)
-        own->since = own->asked = time;
-    if (time - own->asked > ASK && pthread_equal(job->launcher, pthread_self())) {
-        own->asked = time;
+    if (runner->since == 0)
+        runner->since = runner->checked = time;
+    if (time - runner->checked > ASK && pthread_equal(job->launcher, pthread_self())) {
+        runner->checked = time;
         silo_cpu_ask(job);
     }
     const uint64_t next = atomic_load_explicit(&job->next, memory_order_relaxed);
     if (next < job->launch->total)
         look_for_threads(job, job->launch->total - next, time);
-    if (time - own->since > LONG)
+    if (time - runner->since > LONG)
         nanosleep(&(struct timespec){0, NAP}, NULL);
 }

@@ -62,8 +62,8 @@ static _Atomic int in_vain;
 
 /* The calling thread's team. */
 static _Thread_local struct {
-    int size;     /* threads of the team whose tids are known; 0: unknown */
-    int known[2]; /* tids of the team's second and last thread */
+    int size;    /* threads of the team whose tids are known; 0: unknown */
+    int tids[2]; /* tids of the team's second and last thread */
     uint64_t clock[2];
     bool awake;
     uint64_t looked;  /* time of the last check; 0: never */
@@ -102,11 +102,11 @@ enum state { GONE, OFF, ON };
 /* Returns the state of a thread whose clock was at `*clock` at the last check. `was`: whether it
  * was awake then. */
 static enum state state_of(int thread, uint64_t *clock, bool was) {
-    const uint64_t before = *clock;
+    const uint64_t old_clock = *clock;
     uint64_t again;
     if (!read_clock(thread, clock))
         return GONE;
-    if (*clock == before && !was)
+    if (*clock == old_clock && !was)
         return OFF;
     if (read_clock(thread, &again) && again != *clock)
         return ON;
@@ -120,29 +120,30 @@ struct roll {
 
 static void answer(void *argument) {
     struct roll *roll = argument;
-    const int number = silo_cpu_team_number(), own = (int)syscall(SYS_gettid);
+    const int number = silo_cpu_team_number(), thread_id = (int)syscall(SYS_gettid);
     if (number == 1)
-        atomic_store(&roll->second, own);
+        atomic_store(&roll->second, thread_id);
     if (number == roll->size - 1)
-        atomic_store(&roll->last, own);
+        atomic_store(&roll->last, thread_id);
 }
 
 static void run_on_whole_team(void (*body)(void *), void *argument) {
-    sigset_t before;
-    silo_cpu_block_signals(&before); /* a handler that forks would leave the child in the region */
+    sigset_t old_signals;
+    silo_cpu_block_signals(
+        &old_signals); /* a handler that forks would leave the child in the region */
     silo_cpu_team_run(body, argument);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_sigmask(SIG_SETMASK, &old_signals, NULL);
 }
 
 /* Learns the tids of the team's threads in a parallel region. */
 static void call_roll(int size) {
     struct roll roll = {.size = size};
     run_on_whole_team(answer, &roll);
-    watch.known[0] = atomic_load(&roll.second);
-    watch.known[1] = atomic_load(&roll.last);
-    if (watch.known[1] == 0)
-        watch.known[1] = watch.known[0]; /* the runtime gave the team fewer threads */
-    watch.size = watch.known[0] != 0 ? size : 0;
+    watch.tids[0] = atomic_load(&roll.second);
+    watch.tids[1] = atomic_load(&roll.last);
+    if (watch.tids[1] == 0)
+        watch.tids[1] = watch.tids[0]; /* the runtime gave the team fewer threads */
+    watch.size = watch.tids[0] != 0 ? size : 0;
     watch.clock[0] = watch.clock[1] = 0;
 }
 
@@ -152,18 +153,18 @@ struct places {
 };
 
 static void sleep_and_wake(void *argument) {
-    struct places *places = argument;
+    struct places *result = argument;
     nanosleep(&(struct timespec){0, INSTANT}, NULL);
     const unsigned cpu = (unsigned)sched_getcpu() % (64 * CPU_WORDS);
     const uint64_t bit = UINT64_C(1) << cpu % 64;
-    if ((atomic_fetch_or(&places->used[cpu / 64], bit) & bit) != 0)
-        atomic_fetch_add(&places->doubled, 1);
+    if ((atomic_fetch_or(&result->used[cpu / 64], bit) & bit) != 0)
+        atomic_fetch_add(&result->doubled, 1);
 }
 
 bool silo_cpu_watch_spread(void) {
-    struct places places = {.doubled = 0};
-    run_on_whole_team(sleep_and_wake, &places);
-    return atomic_load(&places.doubled) == 0;
+    struct places result = {.doubled = 0};
+    run_on_whole_team(sleep_and_wake, &result);
+    return atomic_load(&result.doubled) == 0;
 }
 
 /* The CPU clocks of the process's threads at the last scan. Only the thread that has set `busy`
@@ -186,33 +187,33 @@ static uint64_t last_clock(int thread, int likely) {
 
 /* Finds the threads of this process that are awake, except the calling thread and the pool's, and
  * returns their number. `others`: the number of threads that were checked. */
-static int look_through(int found[MOST_THREADS], int *others) {
-    int threads[MOST_THREADS], count = 0, seen = 0;
+static int look_through(int awake[MOST_THREADS], int *others) {
+    int threads[MOST_THREADS], count = 0, checked = 0;
     uint64_t clocks[MOST_THREADS];
     DIR *folder = opendir("/proc/self/task");
     if (folder == NULL)
         return 0;
-    const int own = (int)syscall(SYS_gettid);
-    for (const struct dirent *entry; (entry = readdir(folder)) != NULL && seen < MOST_THREADS;) {
+    const int thread_id = (int)syscall(SYS_gettid);
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL && checked < MOST_THREADS;) {
         const int thread = atoi(entry->d_name); /* 0 for "." and ".." */
-        if (thread == 0 || thread == own || silo_cpu_workers_has(thread))
+        if (thread == 0 || thread == thread_id || silo_cpu_workers_has(thread))
             continue;
-        threads[seen] = thread;
-        clocks[seen] = last_clock(thread, seen);
-        if (state_of(thread, &clocks[seen], false) == ON)
-            found[count++] = thread;
-        seen++;
+        threads[checked] = thread;
+        clocks[checked] = last_clock(thread, checked);
+        if (state_of(thread, &clocks[checked], false) == ON)
+            awake[count++] = thread;
+        checked++;
     }
     closedir(folder);
-    memcpy(last.threads, threads, sizeof threads[0] * (size_t)seen);
-    memcpy(last.clocks, clocks, sizeof clocks[0] * (size_t)seen);
-    last.count = *others = seen;
+    memcpy(last.threads, threads, sizeof threads[0] * (size_t)checked);
+    memcpy(last.clocks, clocks, sizeof clocks[0] * (size_t)checked);
+    last.count = *others = checked;
     return count;
 }
 
-static bool is_among(int thread, const int *found, int count) {
+static bool is_among(int thread, const int *awake, int count) {
     while (count > 0)
-        if (found[--count] == thread)
+        if (awake[--count] == thread)
             return true;
     return false;
 }
@@ -220,15 +221,15 @@ static bool is_among(int thread, const int *found, int count) {
 /* Scans all threads to find out whether the calling thread's team, whose tids are unknown, is
  * awake. */
 static bool scan(int size) {
-    int found[MOST_THREADS], others = 0;
+    int awake[MOST_THREADS], others = 0;
     if (atomic_exchange(&last.busy, true))
         return false; /* another thread scans */
-    const int count = look_through(found, &others), few = (size - 1) / 2;
+    const int count = look_through(awake, &others), few = (size - 1) / 2;
     atomic_store(&last.busy, false);
     if (others < size - 1 || count == 0 || count < few || atomic_load(&in_vain) >= MOST_IN_VAIN)
         return false;
     call_roll(size);
-    if (is_among(watch.known[0], found, count) || is_among(watch.known[1], found, count))
+    if (is_among(watch.tids[0], awake, count) || is_among(watch.tids[1], awake, count))
         return true;
     atomic_fetch_add(&in_vain, 1);
     return false;
@@ -236,9 +237,9 @@ static bool scan(int size) {
 
 static bool look(int size, uint64_t about, uint64_t gap, uint64_t now) {
     if (watch.size != 0) {
-        const enum state second = state_of(watch.known[0], &watch.clock[0], watch.awake);
+        const enum state second = state_of(watch.tids[0], &watch.clock[0], watch.awake);
         if (second == ON ||
-            (second == OFF && state_of(watch.known[1], &watch.clock[1], watch.awake) == ON)) {
+            (second == OFF && state_of(watch.tids[1], &watch.clock[1], watch.awake) == ON)) {
             if (watch.size != size) /* the team changed: it has another last thread */
                 call_roll(size);
             return true;

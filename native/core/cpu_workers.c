@@ -71,13 +71,13 @@ static struct {
 
 static struct worker workers[SILO_CPU_MOST_THREADS - 1];
 
-/* Spins until `called` differs from `seen`, for at most `most` nanoseconds. Returns whether it
+/* Spins until `called` differs from `last_call`, for at most `most` nanoseconds. Returns whether it
  * changed. */
-static bool spin_until_called(const struct worker *own, uint64_t seen, uint64_t most) {
+static bool spin_until_called(const struct worker *worker, uint64_t last_call, uint64_t most) {
     const uint64_t until = most != 0 ? silo_cpu_now() + most : 0;
     do
         for (int i = 0; i < PAUSES; i++) {
-            if (atomic_load_explicit(&own->called, memory_order_relaxed) != seen)
+            if (atomic_load_explicit(&worker->called, memory_order_relaxed) != last_call)
                 return true;
             silo_cpu_relax();
         }
@@ -97,35 +97,35 @@ static bool spin_until_empty(uint64_t most) {
     return false;
 }
 
-/* Waits until `called` differs from `seen`, and returns it. */
-static uint64_t await_call(struct worker *own, uint64_t seen) {
-    if (!spin_until_called(own, seen, silo_cpu_workers_looking())) {
-        pthread_mutex_lock(&own->mutex);
+/* Waits until `called` differs from `last_call`, and returns it. */
+static uint64_t await_call(struct worker *worker, uint64_t last_call) {
+    if (!spin_until_called(worker, last_call, silo_cpu_workers_looking())) {
+        pthread_mutex_lock(&worker->mutex);
         /* The caller writes `called` and then reads `asleep`; this thread writes `asleep` and then
          * reads `called`. So at least one of them sees the other's write. */
-        atomic_store(&own->asleep, true);
-        while (atomic_load(&own->called) == seen)
-            pthread_cond_wait(&own->wake, &own->mutex);
-        atomic_store(&own->asleep, false);
-        pthread_mutex_unlock(&own->mutex);
+        atomic_store(&worker->asleep, true);
+        while (atomic_load(&worker->called) == last_call)
+            pthread_cond_wait(&worker->wake, &worker->mutex);
+        atomic_store(&worker->asleep, false);
+        pthread_mutex_unlock(&worker->mutex);
     }
-    return atomic_load(&own->called);
+    return atomic_load(&worker->called);
 }
 
-static void wake(struct worker *one) {
-    if (!atomic_load(&one->asleep))
+static void wake(struct worker *worker) {
+    if (!atomic_load(&worker->asleep))
         return;
-    pthread_mutex_lock(&one->mutex);
-    pthread_cond_signal(&one->wake);
-    pthread_mutex_unlock(&one->mutex);
+    pthread_mutex_lock(&worker->mutex);
+    pthread_cond_signal(&worker->wake);
+    pthread_mutex_unlock(&worker->mutex);
 }
 
 /* Ends this thread's use of the job, after `enter` succeeded or failed. The job must not be touched
  * afterwards. */
 static void leave(void) {
     /* The same handshake as in `await_call`, between `gate` and `awaited`. */
-    const uint64_t before = atomic_fetch_sub(&crew.gate, 1);
-    if ((before & INSIDE) != 1 || (before & CLOSED) == 0 || !atomic_load(&crew.awaited))
+    const uint64_t old_gate = atomic_fetch_sub(&crew.gate, 1);
+    if ((old_gate & INSIDE) != 1 || (old_gate & CLOSED) == 0 || !atomic_load(&crew.awaited))
         return;
     pthread_mutex_lock(&crew.mutex);
     pthread_cond_signal(&crew.empty);
@@ -134,32 +134,32 @@ static void leave(void) {
 
 /* Enters the job with this number. Returns false if it is closed or another job is open. */
 static bool enter(uint64_t number) {
-    const uint64_t before = atomic_fetch_add(&crew.gate, 1);
-    if ((before & CLOSED) == 0 && before >> NUMBER == (uint32_t)number)
+    const uint64_t old_gate = atomic_fetch_add(&crew.gate, 1);
+    if ((old_gate & CLOSED) == 0 && old_gate >> NUMBER == (uint32_t)number)
         return true;
     leave();
     return false;
 }
 
 static void *work(void *argument) {
-    struct worker *own = argument;
-    uint64_t seen = NOTHING;
+    struct worker *worker = argument;
+    uint64_t last_call = NOTHING;
 #ifdef __linux__
-    atomic_store(&own->system_number, (int)syscall(SYS_gettid));
+    atomic_store(&worker->system_number, (int)syscall(SYS_gettid));
 #endif
     if (atomic_load(&crew.pinned))
-        silo_cpu_pin_this_thread(own->number + 1);
-    while ((seen = await_call(own, seen)) != STOP) {
-        if (!enter(seen))
+        silo_cpu_pin_this_thread(worker->number + 1);
+    while ((last_call = await_call(worker, last_call)) != STOP) {
+        if (!enter(last_call))
             continue;
         struct silo_cpu_job *job = crew.job;
         /* The launching thread wakes two workers, and each worker that enters wakes two more: a
          * single thread would take too long to wake all. */
-        for (int child = 2 * own->number + 2; child <= 2 * own->number + 3; child++)
+        for (int child = 2 * worker->number + 2; child <= 2 * worker->number + 3; child++)
             if (child < crew.helpers)
                 wake(&workers[child]);
         if (silo_cpu_join(job)) {
-            silo_cpu_work_on(job, (uint32_t)own->number + crew.first);
+            silo_cpu_work_on(job, (uint32_t)worker->number + crew.first);
             silo_cpu_leave(job);
         }
         leave();
@@ -168,22 +168,22 @@ static void *work(void *argument) {
 }
 
 static void start(int count) {
-    sigset_t before;
-    silo_cpu_block_signals(&before);
+    sigset_t old_signals;
+    silo_cpu_block_signals(&old_signals);
     while (crew.running < count) {
-        struct worker *one = &workers[crew.running];
-        one->number = crew.running;
-        atomic_store(&one->called, NOTHING);
-        atomic_store(&one->asleep, false);
-        pthread_mutex_init(&one->mutex, NULL);
-        pthread_cond_init(&one->wake, NULL);
-        if (pthread_create(&one->thread, NULL, work, one) != 0)
+        struct worker *worker = &workers[crew.running];
+        worker->number = crew.running;
+        atomic_store(&worker->called, NOTHING);
+        atomic_store(&worker->asleep, false);
+        pthread_mutex_init(&worker->mutex, NULL);
+        pthread_cond_init(&worker->wake, NULL);
+        if (pthread_create(&worker->thread, NULL, work, worker) != 0)
             break;
         crew.running++;
     }
     if (crew.running > atomic_load(&crew.most))
         atomic_store(&crew.most, crew.running);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_sigmask(SIG_SETMASK, &old_signals, NULL);
 }
 
 bool silo_cpu_workers_pin(void) {
@@ -196,18 +196,18 @@ bool silo_cpu_workers_pin(void) {
 
 void silo_cpu_workers_keep(int count) {
     for (int i = count; i < crew.running; i++) {
-        struct worker *one = &workers[i];
-        pthread_mutex_lock(&one->mutex);
-        atomic_store(&one->called, STOP);
-        pthread_cond_signal(&one->wake);
-        pthread_mutex_unlock(&one->mutex);
+        struct worker *worker = &workers[i];
+        pthread_mutex_lock(&worker->mutex);
+        atomic_store(&worker->called, STOP);
+        pthread_cond_signal(&worker->wake);
+        pthread_mutex_unlock(&worker->mutex);
     }
     while (crew.running > count) {
-        struct worker *one = &workers[--crew.running];
-        pthread_join(one->thread, NULL);
-        atomic_store(&one->system_number, 0);
-        pthread_mutex_destroy(&one->mutex);
-        pthread_cond_destroy(&one->wake);
+        struct worker *worker = &workers[--crew.running];
+        pthread_join(worker->thread, NULL);
+        atomic_store(&worker->system_number, 0);
+        pthread_mutex_destroy(&worker->mutex);
+        pthread_cond_destroy(&worker->wake);
     }
 }
 

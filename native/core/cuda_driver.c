@@ -51,12 +51,12 @@ static SILO_NOINLINE int launch_first(const struct silo_launch *launch) {
 }
 
 static SILO_NOINLINE int launch_in_context(const struct silo_launch *launch) {
-    const void *wanted = launch->function->device->context;
+    const void *context = launch->function->device->context;
     void *current = NULL;
     int code = cu.context_get(&current);
     if (SILO_UNLIKELY(code != 0))
         return code == CUDA_INVALID_CONTEXT ? launch_first(launch) : code;
-    if (SILO_UNLIKELY(current != wanted))
+    if (SILO_UNLIKELY(current != context))
         return current == NULL ? launch_first(launch) : launch_elsewhere(launch);
     code = launch_here(launch);
     return SILO_UNLIKELY(code == CUDA_INVALID_CONTEXT) ? launch_first(launch) : code;
@@ -159,12 +159,13 @@ static const char *advice(int code) {
 
 static const char *cuda_error_text(int code) {
     static _Thread_local char text[512]; /* valid until this thread's next call */
-    const char *name = NULL, *words = NULL;
+    const char *name = NULL, *message = NULL;
     if (cu.find_error_name == NULL || cu.find_error_name(code, &name) != 0 || name == NULL)
         name = "unknown CUDA error";
-    if (cu.find_error_string == NULL || cu.find_error_string(code, &words) != 0 || words == NULL)
-        words = "no description";
-    snprintf(text, sizeof text, "%s: %s%s", name, words, advice(code));
+    if (cu.find_error_string == NULL || cu.find_error_string(code, &message) != 0 ||
+        message == NULL)
+        message = "no description";
+    snprintf(text, sizeof text, "%s: %s%s", name, message, advice(code));
     return text;
 }
 
@@ -334,8 +335,9 @@ static int locate(uint64_t address, int32_t *type, int32_t *index) {
     if (code == CUDA_INVALID_CONTEXT) { /* the calling thread has no context */
         for (int i = 0; i < silo_cuda.device_count && code == CUDA_INVALID_CONTEXT; i++) {
             struct silo_gpu_scope scope;
-            struct silo_gpu_device *made = __atomic_load_n(&silo_cuda.devices[i], __ATOMIC_ACQUIRE);
-            if (made == NULL || enter(made, &scope) != 0)
+            struct silo_gpu_device *opened =
+                __atomic_load_n(&silo_cuda.devices[i], __ATOMIC_ACQUIRE);
+            if (opened == NULL || enter(opened, &scope) != 0)
                 continue;
             code = ask_pointer(address, &memory, &managed, &device);
             leave(&scope);
@@ -412,13 +414,13 @@ static SILO_NOINLINE int graph_launch_elsewhere(const struct silo_gpu_device *de
                                                 void *executable, void *stream) {
     void *current = NULL, *popped;
     int code = cu.context_get(&current);
-    const bool there = code == 0 && current == device->context;
-    if (!there)
+    const bool is_current = code == 0 && current == device->context;
+    if (!is_current)
         code = cu.context_push(device->context);
     if (code != 0)
         return code;
     code = cu.graph_launch(executable, stream);
-    if (!there)
+    if (!is_current)
         cu.context_pop(&popped);
     return code;
 }

@@ -8,26 +8,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-const struct silo_value *silo_scalar_named(const struct silo_situation *at,
+const struct silo_value *silo_scalar_named(const struct silo_call_context *context,
                                            struct silo_string name) {
-    const struct silo_signature *signature = at->kernel->signature;
+    const struct silo_signature *signature = context->kernel->signature;
     for (uint32_t i = 0; i < signature->count; i++) {
         if (!silo_string_same(signature->parameters[i].name, name))
             continue;
-        const struct silo_seen *seen = &at->call->arguments[i];
-        if (seen->kind == SILO_VALUE_INT || seen->kind == SILO_VALUE_BOOL ||
-            seen->kind == SILO_VALUE_FLOAT || seen->kind == SILO_VALUE_CONSTANT)
-            return &seen->number;
+        const struct silo_argument_facts *argument = &context->call->arguments[i];
+        if (argument->kind == SILO_VALUE_INT || argument->kind == SILO_VALUE_BOOL ||
+            argument->kind == SILO_VALUE_FLOAT || argument->kind == SILO_VALUE_CONSTANT)
+            return &argument->number;
         return signature->parameters[i].has_default ? &signature->parameters[i].fallback : NULL;
     }
     return NULL;
 }
 
-static const int64_t *fact_named(const struct silo_place *place, struct silo_string name) {
-    for (uint32_t i = 0; i < place->fact_count; i++) {
-        if (strlen(place->facts[i].name) == name.length &&
-            memcmp(place->facts[i].name, name.data, name.length) == 0)
-            return &place->facts[i].value;
+static const int64_t *fact_named(const struct silo_call_device *device, struct silo_string name) {
+    for (uint32_t i = 0; i < device->fact_count; i++) {
+        if (strlen(device->facts[i].name) == name.length &&
+            memcmp(device->facts[i].name, name.data, name.length) == 0)
+            return &device->facts[i].value;
     }
     return NULL;
 }
@@ -37,7 +37,7 @@ static const int64_t *fact_named(const struct silo_place *place, struct silo_str
 /* Evaluates the derived constants of a kernel one after the other: the source of the names in their
  * expressions. Derived constants that are already computed are found like values of the config. */
 struct derivation {
-    const struct silo_situation *at;
+    const struct silo_call_context *at;
     const struct silo_config *config;
     uint32_t count;
     struct silo_value *values; /* values of the derived constants computed so far */
@@ -57,10 +57,10 @@ static const struct silo_value *derived_config(const void *context, struct silo_
 }
 
 static const int64_t *derived_fact(const void *context, struct silo_string name) {
-    return fact_named(((const struct derivation *)context)->at->place, name);
+    return fact_named(((const struct derivation *)context)->at->device, name);
 }
 
-static int derive(struct derivation *from, struct silo_wording *why) {
+static int derive(struct derivation *from, struct silo_wording *reason) {
     const struct silo_leaves leaves = {
         from, derived_argument, derived_config, derived_fact, NULL, NULL, NULL};
     const struct silo_kernel_info *kernel = from->at->kernel;
@@ -70,8 +70,8 @@ static int derive(struct derivation *from, struct silo_wording *why) {
         struct silo_value *value = &from->values[i];
         *value = (struct silo_value){.type = SILO_IS_INT};
         if (silo_node_evaluate(derived->node, &leaves, &value->integer, &error) != 0) {
-            silo_wording_add_string(why, derived->name);
-            silo_wording_add(why, " cannot be computed: %s", error.text);
+            silo_wording_add_string(reason, derived->name);
+            silo_wording_add(reason, " cannot be computed: %s", error.text);
             return SILO_ERROR_EXPRESSION;
         }
         /* In Python a comparison gives a bool, and True is another constexpr value than 1. */
@@ -83,11 +83,11 @@ static int derive(struct derivation *from, struct silo_wording *why) {
 }
 
 static int derived_differs(const struct silo_variant *variant, const struct silo_derived *derived,
-                           const struct silo_value *needed, struct silo_wording *why) {
+                           const struct silo_value *needed, struct silo_wording *reason) {
     if (needed->integer == INT64_MIN) {
-        silo_wording_add(why, "its author's pruner did not allow ");
-        silo_config_text(why, variant->config);
-        silo_wording_add(why, " in any case with these values of the key");
+        silo_wording_add(reason, "its author's pruner did not allow ");
+        silo_config_text(reason, variant->config);
+        silo_wording_add(reason, " in any case with these values of the key");
         return SILO_ERROR_NO_VARIANT;
     }
     const struct silo_value *has = silo_constant_of(variant->specialization, derived->name);
@@ -95,96 +95,97 @@ static int derived_differs(const struct silo_variant *variant, const struct silo
         has = silo_config_value(variant->config, derived->name);
     if (has == NULL || silo_value_same(has, needed))
         return SILO_OK;
-    silo_wording_add(why, "it was compiled for ");
-    silo_wording_add_string(why, derived->name);
-    silo_wording_add(why, "=");
-    silo_value_str(why, has);
-    silo_wording_add(why, ", and the call needs ");
-    silo_wording_add_string(why, derived->name);
-    silo_wording_add(why, "=");
-    silo_value_str(why, needed);
+    silo_wording_add(reason, "it was compiled for ");
+    silo_wording_add_string(reason, derived->name);
+    silo_wording_add(reason, "=");
+    silo_value_str(reason, has);
+    silo_wording_add(reason, ", and the call needs ");
+    silo_wording_add_string(reason, derived->name);
+    silo_wording_add(reason, "=");
+    silo_value_str(reason, needed);
     return SILO_ERROR_NO_VARIANT;
 }
 
-static int derived_hold(const struct silo_situation *at, const struct silo_variant *variant,
-                        struct silo_wording *why) {
-    const struct silo_kernel_info *kernel = at->kernel;
+static int derived_hold(const struct silo_call_context *context, const struct silo_variant *variant,
+                        struct silo_wording *reason) {
+    const struct silo_kernel_info *kernel = context->kernel;
     struct silo_value few[8], *values = few;
     if (kernel->derived_count == 0)
         return SILO_OK;
     if (kernel->derived_count > sizeof few / sizeof *few) {
         values = malloc(kernel->derived_count * sizeof *values);
         if (values == NULL) {
-            silo_wording_add(why, "out of memory");
+            silo_wording_add(reason, "out of memory");
             return SILO_ERROR_MEMORY;
         }
     }
-    struct derivation from = {at, variant->config, 0, values};
-    int found = derive(&from, why);
-    for (uint32_t i = 0; found == SILO_OK && i < kernel->derived_count; i++)
-        found = derived_differs(variant, &kernel->derived[i], &values[i], why);
+    struct derivation from = {context, variant->config, 0, values};
+    int status = derive(&from, reason);
+    for (uint32_t i = 0; status == SILO_OK && i < kernel->derived_count; i++)
+        status = derived_differs(variant, &kernel->derived[i], &values[i], reason);
     if (values != few)
         free(values);
-    return found;
+    return status;
 }
 
 /* ---- the grid ---- */
 
 struct grid_values {
-    const struct silo_situation *at;
+    const struct silo_call_context *at;
     const struct silo_variant *variant;
 };
 
 static const struct silo_value *grid_config(const void *context, struct silo_string name) {
     const struct grid_values *from = context;
-    const struct silo_value *found = silo_constant_of(from->variant->specialization, name);
-    return found ? found : silo_config_value(from->variant->config, name);
+    const struct silo_value *constant = silo_constant_of(from->variant->specialization, name);
+    return constant ? constant : silo_config_value(from->variant->config, name);
 }
 
-static const struct silo_seen *seen_of(const void *context, struct silo_string name) {
+static const struct silo_argument_facts *facts_of(const void *context, struct silo_string name) {
     const struct grid_values *from = context;
-    return silo_seen_named(from->at->kernel->signature, from->at->call, name, UINT32_MAX);
+    return silo_facts_named(from->at->kernel->signature, from->at->call, name, UINT32_MAX);
 }
 
 static const struct silo_value *grid_argument(const void *context, struct silo_string name) {
-    const struct silo_value *found = grid_config(context, name);
-    const struct silo_seen *seen = found ? NULL : seen_of(context, name);
-    if (seen != NULL && (seen->kind == SILO_VALUE_INT || seen->kind == SILO_VALUE_BOOL ||
-                         seen->kind == SILO_VALUE_FLOAT))
-        return &seen->number;
-    return found;
+    const struct silo_value *constant = grid_config(context, name);
+    const struct silo_argument_facts *argument = constant ? NULL : facts_of(context, name);
+    if (argument != NULL &&
+        (argument->kind == SILO_VALUE_INT || argument->kind == SILO_VALUE_BOOL ||
+         argument->kind == SILO_VALUE_FLOAT))
+        return &argument->number;
+    return constant;
 }
 
 static const int64_t *grid_fact(const void *context, struct silo_string name) {
-    return fact_named(((const struct grid_values *)context)->at->place, name);
+    return fact_named(((const struct grid_values *)context)->at->device, name);
 }
 
 static bool grid_shape(const void *context, struct silo_string name, struct silo_axes *axes) {
-    const struct silo_seen *seen = seen_of(context, name);
-    if (seen == NULL || seen->shape == NULL)
+    const struct silo_argument_facts *argument = facts_of(context, name);
+    if (argument == NULL || argument->shape == NULL)
         return false;
-    *axes = (struct silo_axes){seen->shape, seen->rank};
+    *axes = (struct silo_axes){argument->shape, argument->rank};
     return true;
 }
 
 static bool grid_strides(const void *context, struct silo_string name, struct silo_axes *axes) {
-    const struct silo_seen *seen = seen_of(context, name);
-    if (seen == NULL || seen->shape == NULL)
+    const struct silo_argument_facts *argument = facts_of(context, name);
+    if (argument == NULL || argument->shape == NULL)
         return false;
-    *axes = (struct silo_axes){seen->strides, seen->strides ? seen->rank : 0};
+    *axes = (struct silo_axes){argument->strides, argument->strides ? argument->rank : 0};
     return true;
 }
 
 static int64_t grid_itemsize(const void *context, struct silo_string name) {
-    const struct silo_seen *seen = seen_of(context, name);
-    return seen == NULL ? 0 : (seen->element & 0xff) / 8;
+    const struct silo_argument_facts *argument = facts_of(context, name);
+    return argument == NULL ? 0 : (argument->element & 0xff) / 8;
 }
 
 /* Compares the call's grid with the grid that the variant was built for. Returns SILO_OK, or a code
- * with the reason in `why`. */
-static int grid_problem(const struct silo_situation *at, const struct silo_variant *variant,
-                        struct silo_wording *why) {
-    const struct grid_values from = {at, variant};
+ * with the cause in `reason`. */
+static int grid_problem(const struct silo_call_context *context, const struct silo_variant *variant,
+                        struct silo_wording *reason) {
+    const struct grid_values from = {context, variant};
     const struct silo_leaves leaves = {&from,      grid_argument, grid_config,  grid_fact,
                                        grid_shape, grid_strides,  grid_itemsize};
     const struct silo_specialization *special = variant->specialization;
@@ -192,34 +193,34 @@ static int grid_problem(const struct silo_situation *at, const struct silo_varia
     silo_error error;
     if (!special->has_grid)
         return SILO_OK;
-    if (at->call->grid != NULL) {
-        memcpy(grid, at->call->grid, sizeof grid);
-    } else if (at->kernel->grid_axes == 0) {
-        silo_wording_add_string(why, at->kernel->name);
-        silo_wording_add(why, " has no declared grid%s",
-                         at->call->without_grid ? at->call->without_grid
-                                                : ", and the call gives none");
+    if (context->call->grid != NULL) {
+        memcpy(grid, context->call->grid, sizeof grid);
+    } else if (context->kernel->grid_axes == 0) {
+        silo_wording_add_string(reason, context->kernel->name);
+        silo_wording_add(reason, " has no declared grid%s",
+                         context->call->without_grid ? context->call->without_grid
+                                                     : ", and the call gives none");
         return SILO_ERROR_GRID;
     }
-    for (uint32_t i = 0; at->call->grid == NULL && i < at->kernel->grid_axes; i++) {
-        if (silo_node_evaluate(at->kernel->grid[i], &leaves, &grid[i], &error) != 0) {
-            silo_wording_add(why, "%s", error.text);
+    for (uint32_t i = 0; context->call->grid == NULL && i < context->kernel->grid_axes; i++) {
+        if (silo_node_evaluate(context->kernel->grid[i], &leaves, &grid[i], &error) != 0) {
+            silo_wording_add(reason, "%s", error.text);
             return SILO_ERROR_EXPRESSION;
         }
     }
     if (memcmp(grid, special->grid, sizeof grid) == 0)
         return SILO_OK;
-    silo_wording_add(why, "the grid is ");
-    silo_extents_text(why, grid, 3);
-    silo_wording_add(why, ", and this variant was built for ");
-    silo_extents_text(why, special->grid, 3);
+    silo_wording_add(reason, "the grid is ");
+    silo_extents_text(reason, grid, 3);
+    silo_wording_add(reason, ", and this variant was built for ");
+    silo_extents_text(reason, special->grid, 3);
     return SILO_ERROR_NO_VARIANT;
 }
 
-bool silo_place_runs(const struct silo_place *place, const struct silo_target *target,
-                     struct silo_string blob_kind, char *reason, size_t room) {
-    for (uint32_t i = 0; i < place->rule_count; i++) {
-        const struct silo_run_rule *rule = &place->rules[i];
+bool silo_device_runs(const struct silo_call_device *device, const struct silo_target *target,
+                      struct silo_string blob_kind, char *reason, size_t room) {
+    for (uint32_t i = 0; i < device->rule_count; i++) {
+        const struct silo_run_rule *rule = &device->rules[i];
         if (strcmp(rule->target, target->text.data) != 0 ||
             strcmp(rule->blob_kind, blob_kind.data) != 0)
             continue;
@@ -227,31 +228,33 @@ bool silo_place_runs(const struct silo_place *place, const struct silo_target *t
             snprintf(reason, room, "%s", rule->reason);
         return rule->runs;
     }
-    return silo_runs_on(target->text.data, place->target, blob_kind.data, reason, room);
+    return silo_runs_on(target->text.data, device->target, blob_kind.data, reason, room);
 }
 
-int silo_decide(const struct silo_situation *at, const struct silo_variant *variant,
-                struct silo_wording *why) {
+int silo_decide(const struct silo_call_context *context, const struct silo_variant *variant,
+                struct silo_wording *reasons) {
     char reason[1024];
-    const struct silo_blob *blob = silo_reader_blob(at->reader, variant->blob);
-    if (!silo_place_runs(at->place, variant->target, blob->kind, why ? reason : NULL,
-                         sizeof reason)) {
-        if (why != NULL)
-            silo_wording_add(why, "%s", reason);
+    const struct silo_blob *blob = silo_reader_blob(context->reader, variant->blob);
+    if (!silo_device_runs(context->device, variant->target, blob->kind, reasons ? reason : NULL,
+                          sizeof reason)) {
+        if (reasons != NULL)
+            silo_wording_add(reasons, "%s", reason);
         return SILO_ERROR_WRONG_DEVICE;
     }
     struct silo_wording accepted = {0}, refused = {0};
-    struct silo_wording *const words = why ? &accepted : NULL, *const no = why ? &refused : NULL;
-    int found = silo_accepts(at->kernel->signature, at->call, variant, words);
-    if (found != SILO_OK) {
-        silo_wording_add(why, "%s", silo_wording_read(&accepted));
+    struct silo_wording *const text = reasons ? &accepted : NULL, *const no =
+                                                                      reasons ? &refused : NULL;
+    int verdict = silo_accepts(context->kernel->signature, context->call, variant, text);
+    if (verdict != SILO_OK) {
+        silo_wording_add(reasons, "%s", silo_wording_read(&accepted));
     } else {
-        found = derived_hold(at, variant, no);
-        if (found == SILO_OK)
-            found = grid_problem(at, variant, no);
-        silo_wording_add(why, "%s", silo_wording_read(found == SILO_OK ? &accepted : &refused));
+        verdict = derived_hold(context, variant, no);
+        if (verdict == SILO_OK)
+            verdict = grid_problem(context, variant, no);
+        silo_wording_add(reasons, "%s",
+                         silo_wording_read(verdict == SILO_OK ? &accepted : &refused));
     }
     silo_wording_clear(&accepted);
     silo_wording_clear(&refused);
-    return found;
+    return verdict;
 }

@@ -7,29 +7,29 @@
 
 /* The call context: one call of a kernel, with its device and everything else that decides which
  * variant serves it. */
-struct silo_situation {
+struct silo_call_context {
     struct silo_reader *reader;
     uint32_t number; /* the kernel's number in the file */
     const struct silo_kernel_info *kernel;
-    const struct silo_seen_call *call;
-    const struct silo_place *place;
+    const struct silo_call_arguments *call;
+    const struct silo_call_device *device;
 };
 
 /* Returns the value of a scalar argument or constant, or the default if it was left out; NULL if
  * the call has no such argument. */
-const struct silo_value *silo_scalar_named(const struct silo_situation *at,
+const struct silo_value *silo_scalar_named(const struct silo_call_context *context,
                                            struct silo_string name);
 
 /* Whether the device runs code of a kind ("cubin", "so", ...) for a target: by the rule that
- * `place` brings, or else by silo_runs_on. Writes the rule that decided into `reason`, cut to
+ * `device` brings, or else by silo_runs_on. Writes the rule that decided into `reason`, cut to
  * `room` bytes; `reason` may be NULL. */
-bool silo_place_runs(const struct silo_place *place, const struct silo_target *target,
-                     struct silo_string blob_kind, char *reason, size_t room);
+bool silo_device_runs(const struct silo_call_device *device, const struct silo_target *target,
+                      struct silo_string blob_kind, char *reason, size_t room);
 
 /* Returns SILO_OK if the variant serves the call, or a code of silo_accepts;
  * SILO_ERROR_WRONG_DEVICE for another target, SILO_ERROR_EXPRESSION if a derived constant cannot be
- * computed. The reason is written to `why`, for SILO_OK too; `why` may be NULL. */
-int silo_decide(const struct silo_situation *at, const struct silo_variant *variant,
-                struct silo_wording *why);
+ * computed. The reason is written to `reasons`, for SILO_OK too; `reasons` may be NULL. */
+int silo_decide(const struct silo_call_context *context, const struct silo_variant *variant,
+                struct silo_wording *reasons);
 
 #endif

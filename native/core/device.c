@@ -48,16 +48,17 @@ int silo_gpu_code(const struct silo_gpu *gpu, int driver_code, int otherwise) {
     return gpu->is_fault(driver_code) ? SILO_ERROR_FAULT : otherwise;
 }
 
-int silo_gpu_fail(silo_error *error, const struct silo_gpu *gpu, int otherwise, const char *what,
+int silo_gpu_fail(silo_error *error, const struct silo_gpu *gpu, int otherwise, const char *action,
                   int driver_code) {
     return silo_fail_driver(error, silo_gpu_code(gpu, driver_code, otherwise), driver_code,
-                            "%s: %s (%d)", what, gpu->driver->error_text(driver_code), driver_code);
+                            "%s: %s (%d)", action, gpu->driver->error_text(driver_code),
+                            driver_code);
 }
 
 static int fail_device(silo_error *error, const struct silo_gpu *gpu, int32_t index,
-                       const char *what, int driver_code) {
+                       const char *action, int driver_code) {
     char text[64];
-    snprintf(text, sizeof text, "cannot %s device %s:%d", what, gpu->name, (int)index);
+    snprintf(text, sizeof text, "cannot %s device %s:%d", action, gpu->name, (int)index);
     return silo_gpu_fail(error, gpu, SILO_ERROR_NO_DEVICE, text, driver_code);
 }
 
@@ -74,16 +75,16 @@ static int refuse_path(const struct silo_gpu *gpu, const char *path, silo_error 
 
 /* Loads and starts the driver, which may take seconds. */
 static int open_driver(struct silo_gpu *gpu, const char *path, silo_error *error) {
-    char said[512] = "";
+    char message[512] = "";
     const char *opened = NULL;
     if (gpu->open)
         return refuse_path(gpu, path, error);
-    void *library = silo_gpu_library(gpu, path, &opened, said, sizeof said);
+    void *library = silo_gpu_library(gpu, path, &opened, message, sizeof message);
     if (library == NULL)
         return silo_fail(error, SILO_ERROR_NO_DRIVER,
                          "no %s driver here: %s. It comes with the GPU's driver, not with a "
                          "toolkit; where it lies elsewhere, name it with %s",
-                         gpu->name, said, gpu->setting);
+                         gpu->name, message, gpu->setting);
     const char *missing = gpu->resolve(library);
     if (missing != NULL)
         return silo_fail(error, SILO_ERROR_NO_DRIVER,
@@ -96,12 +97,12 @@ static int open_driver(struct silo_gpu *gpu, const char *path, silo_error *error
         return silo_fail_driver(error, silo_gpu_code(gpu, code, SILO_ERROR_NO_DRIVER), code,
                                 "the %s driver in '%s' does not start: %s (%d)", gpu->name, opened,
                                 gpu->driver->error_text(code), code);
-    char *kept = strdup(opened); /* owned by `gpu`, never freed */
-    if (kept == NULL)
+    char *path_copy = strdup(opened); /* owned by `gpu`, never freed */
+    if (path_copy == NULL)
         return silo_fail_memory(error);
     if (gpu->device_count > SILO_MAX_GPUS)
         gpu->device_count = SILO_MAX_GPUS;
-    gpu->path = kept;
+    gpu->path = path_copy;
     __atomic_store_n(&gpu->open, true, __ATOMIC_RELEASE);
     return 0;
 }
@@ -173,7 +174,7 @@ static int make_device(struct silo_gpu *gpu, int32_t index, struct silo_gpu_devi
 }
 
 struct silo_gpu_device *silo_gpu_device(struct silo_gpu *gpu, int32_t index, silo_error *error) {
-    struct silo_gpu_device *device = silo_gpu_made(gpu, index);
+    struct silo_gpu_device *device = silo_gpu_opened(gpu, index);
     if (device != NULL)
         return device;
     if (silo_gpu_check_index(gpu, index, error) != 0)

@@ -25,7 +25,7 @@ int silo_gpu_check_index(struct silo_gpu *gpu, int32_t index, silo_error *error)
 struct silo_gpu_device *silo_gpu_device(struct silo_gpu *gpu, int32_t index, silo_error *error);
 
 /* Returns the device if its context is made and usable, else NULL. Never blocks. */
-SILO_INLINE struct silo_gpu_device *silo_gpu_made(const struct silo_gpu *gpu, int32_t index) {
+SILO_INLINE struct silo_gpu_device *silo_gpu_opened(const struct silo_gpu *gpu, int32_t index) {
     if (index < 0 || index >= SILO_MAX_GPUS || gpu->inherited)
         return NULL;
     return __atomic_load_n(&gpu->devices[index], __ATOMIC_ACQUIRE);
@@ -52,10 +52,10 @@ void silo_gpu_numbers(const struct silo_gpu *gpu, const struct silo_gpu_facts *f
  * means one of these, else `otherwise`. */
 int silo_gpu_code(const struct silo_gpu *gpu, int driver_code, int otherwise);
 
-/* Fills `error` with "<what>: <NAME>: <text> (<driver_code>)" and the code of silo_gpu_code.
+/* Fills `error` with "<action>: <NAME>: <text> (<driver_code>)" and the code of silo_gpu_code.
  * Returns -1. Call it before this thread calls the driver again, because the driver's text is about
  * its last error. */
-int silo_gpu_fail(silo_error *error, const struct silo_gpu *gpu, int otherwise, const char *what,
+int silo_gpu_fail(silo_error *error, const struct silo_gpu *gpu, int otherwise, const char *action,
                   int driver_code);
 
 /* In a child made by fork(): initializes the lock again, which a thread of the parent may have

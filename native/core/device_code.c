@@ -12,8 +12,8 @@ struct bytes {
     size_t size;
 };
 
-static int fail(silo_error *error, const char *what) {
-    return silo_fail(error, SILO_ERROR_LOAD, "the code cannot be read: %s", what);
+static int fail(silo_error *error, const char *problem) {
+    return silo_fail(error, SILO_ERROR_LOAD, "the code cannot be read: %s", problem);
 }
 
 /* Reads a little-endian number of up to 8 bytes. */
@@ -65,14 +65,14 @@ static int open_elf(const void *data, size_t size, struct elf *elf, silo_error *
                            "it takes");
     elf->machine = (uint32_t)number_at(header + 18, 2);
     elf->count = number_at(header + 60, 2);
-    const uint64_t at = number_at(header + 40, 8), names = number_at(header + 62, 2);
+    const uint64_t table = number_at(header + 40, 8), names = number_at(header + 62, 2);
     if (elf->count == 0)
         return 0;
-    if (number_at(header + 58, 2) != SECTION_BYTES || at > size ||
-        elf->count * SECTION_BYTES > size - at || names >= elf->count)
+    if (number_at(header + 58, 2) != SECTION_BYTES || table > size ||
+        elf->count * SECTION_BYTES > size - table || names >= elf->count)
         return fail(error, "its section headers are damaged");
     struct section section;
-    elf->sections_at = at;
+    elf->sections_at = table;
     if (read_section(elf, names, &section) != 0)
         return fail(error, "its section names are damaged");
     elf->names = section.bytes;
@@ -89,32 +89,32 @@ static int open_elf(const void *data, size_t size, struct elf *elf, silo_error *
 static int64_t read_info(struct bytes info, struct silo_parameter_place *places, size_t room,
                          silo_error *error) {
     enum { SIZED = 4, KPARAM_INFO = 0x17, KPARAM_BYTES = 12 };
-    uint8_t seen[MOST_PARAMETERS / 8] = {0};
-    int64_t count = 0, told = 0;
-    for (size_t at = 0; at + 4 <= info.size;) {
-        const uint8_t form = info.data[at], code = info.data[at + 1];
-        const size_t size = number_at(info.data + at + 2, 2);
-        const uint8_t *body = info.data + at + 4;
-        at += 4;
+    uint8_t present[MOST_PARAMETERS / 8] = {0};
+    int64_t count = 0, described = 0;
+    for (size_t offset = 0; offset + 4 <= info.size;) {
+        const uint8_t form = info.data[offset], code = info.data[offset + 1];
+        const size_t size = number_at(info.data + offset + 2, 2);
+        const uint8_t *body = info.data + offset + 4;
+        offset += 4;
         if (form != SIZED)
             continue;
-        if (size > info.size - at)
+        if (size > info.size - offset)
             return fail(error, "an attribute of .nv.info is cut off");
-        at += size;
+        offset += size;
         if (code != KPARAM_INFO || size != KPARAM_BYTES)
             continue;
         const size_t ordinal = number_at(body + 4, 2);
-        if (ordinal >= MOST_PARAMETERS || (seen[ordinal / 8] >> ordinal % 8 & 1) != 0)
+        if (ordinal >= MOST_PARAMETERS || (present[ordinal / 8] >> ordinal % 8 & 1) != 0)
             return fail(error, "it tells of a parameter twice");
-        seen[ordinal / 8] = (uint8_t)(seen[ordinal / 8] | 1U << ordinal % 8);
+        present[ordinal / 8] = (uint8_t)(present[ordinal / 8] | 1U << ordinal % 8);
         if (ordinal < room)
             places[ordinal] =
                 (struct silo_parameter_place){number_at(body + 6, 2), number_at(body + 8, 4) >> 18};
         if ((int64_t)ordinal >= count)
             count = (int64_t)ordinal + 1;
-        told++;
+        described++;
     }
-    return told == count ? count : fail(error, "it does not tell of every parameter");
+    return described == count ? count : fail(error, "it does not tell of every parameter");
 }
 
 static int64_t cuda_places(const struct elf *elf, const char *entry,
@@ -154,13 +154,13 @@ struct item {
 #define MOST_DEPTH 16
 
 static const uint8_t *take(struct pack *pack, size_t size) {
-    const uint8_t *taken = pack->at;
+    const uint8_t *start = pack->at;
     if (pack->bad || size > (size_t)(pack->end - pack->at)) {
         pack->bad = true;
         return NULL;
     }
     pack->at += size;
-    return taken;
+    return start;
 }
 
 static uint64_t take_number(struct pack *pack, int bytes) {
@@ -248,63 +248,63 @@ static void skip(struct pack *pack, struct item item, int depth) {
         skip(pack, next(pack), depth + 1);
 }
 
-static bool is_text(struct item item, const char *wanted) {
-    const size_t length = strlen(wanted);
+static bool is_text(struct item item, const char *text) {
+    const size_t length = strlen(text);
     return item.kind == TEXT && item.text.size == length &&
-           memcmp(item.text.data, wanted, length) == 0;
+           memcmp(item.text.data, text, length) == 0;
 }
 
 /* Searches a map, whose header was read, for a member. If it returns true, the member's value comes
  * next. Of members with equal names the last one counts, as in Python. */
 static bool find(struct pack *pack, struct item map, const char *name) {
-    struct pack found = {.bad = true};
+    struct pack value = {.bad = true};
     for (uint64_t i = 0; i < map.number && !pack->bad; i++) {
         const struct item key = next(pack);
         if (key.kind != TEXT)
             pack->bad = true;
         if (is_text(key, name))
-            found = *pack;
+            value = *pack;
         skip(pack, next(pack), 0);
     }
-    if (found.bad || pack->bad)
+    if (value.bad || pack->bad)
         return false;
-    found.items = pack->items;
-    *pack = found;
+    value.items = pack->items;
+    *pack = value;
     return true;
 }
 
-/* Returns the member `name` of the map at `at`, and sets `*inside` to the position after it. If
- * there is none of this `kind`, the result has the kind SCALAR. */
-static struct item member(const struct pack *at, struct item map, const char *name, enum kind kind,
-                          struct pack *inside) {
+/* Returns the member `name` of the map that `pack` points to, and sets `*inside` to the position
+ * after it. If there is none of this `kind`, the result has the kind SCALAR. */
+static struct item member(const struct pack *pack, struct item map, const char *name,
+                          enum kind kind, struct pack *inside) {
     struct item item = {.kind = SCALAR};
-    *inside = *at;
+    *inside = *pack;
     if (map.kind == MAP && find(inside, map, name))
         item = next(inside);
     return item.kind == kind && !inside->bad ? item : (struct item){.kind = SCALAR};
 }
 
-/* Reads one argument of an AMD kernel from the map at `at`. Returns 1 with its place, 0 if the
- * runtime fills the argument in, or -1 if the map is invalid. */
-static int read_argument(const struct pack *at, struct item map,
+/* Reads one argument of an AMD kernel from the map that `pack` points to. Returns 1 with its place,
+ * 0 if the runtime fills the argument in, or -1 if the map is invalid. */
+static int read_argument(const struct pack *pack, struct item map,
                          struct silo_parameter_place *place) {
     static const char hidden[] = "hidden_";
     struct pack inside;
-    const struct item kind = member(at, map, ".value_kind", TEXT, &inside);
+    const struct item kind = member(pack, map, ".value_kind", TEXT, &inside);
     if (kind.kind == TEXT && kind.text.size >= sizeof hidden - 1 &&
         memcmp(kind.text.data, hidden, sizeof hidden - 1) == 0)
         return 0;
-    const struct item offset = member(at, map, ".offset", NUMBER, &inside);
-    const struct item size = member(at, map, ".size", NUMBER, &inside);
+    const struct item offset = member(pack, map, ".offset", NUMBER, &inside);
+    const struct item size = member(pack, map, ".size", NUMBER, &inside);
     if (offset.kind != NUMBER || size.kind != NUMBER)
         return -1;
     *place = (struct silo_parameter_place){offset.number, size.number};
     return 1;
 }
 
-static int64_t read_arguments(const struct pack *at, struct item kernel,
+static int64_t read_arguments(const struct pack *pack, struct item kernel,
                               struct silo_parameter_place *places, size_t room, silo_error *error) {
-    struct pack inside = *at;
+    struct pack inside = *pack;
     if (!find(&inside, kernel, ".args"))
         return inside.bad ? fail(error, "its metadata is damaged") : 0;
     const struct item list = next(&inside);
@@ -314,12 +314,12 @@ static int64_t read_arguments(const struct pack *at, struct item kernel,
     for (uint64_t i = 0; i < list.number; i++) {
         const struct item map = next(&inside);
         struct silo_parameter_place place;
-        const int known = map.kind == MAP ? read_argument(&inside, map, &place) : -1;
-        if (known < 0 || count >= MOST_PARAMETERS)
+        const int status = map.kind == MAP ? read_argument(&inside, map, &place) : -1;
+        if (status < 0 || count >= MOST_PARAMETERS)
             return fail(error, "its metadata lacks the place of an argument");
-        if (known > 0 && (size_t)count < room)
+        if (status > 0 && (size_t)count < room)
             places[count] = place;
-        count += known;
+        count += status;
         skip(&inside, map, 0);
     }
     return inside.bad ? fail(error, "its metadata is damaged") : count;
@@ -356,19 +356,19 @@ static int64_t hip_places(const struct elf *elf, const char *entry,
             continue;
         if (outside != 0)
             return fail(error, "a section lies outside of it");
-        for (size_t at = 0; at < notes.size && notes.size - at >= HEAD;) {
-            const uint64_t name = ((uint64_t)number_at(notes.data + at, 4) + 3) / 4 * 4;
-            const uint64_t size = number_at(notes.data + at + 4, 4);
-            const uint64_t type = number_at(notes.data + at + 8, 4);
-            const uint64_t left = notes.size - at - HEAD;
-            if (name > left || size > left - name)
+        for (size_t offset = 0; offset < notes.size && notes.size - offset >= HEAD;) {
+            const uint64_t name = ((uint64_t)number_at(notes.data + offset, 4) + 3) / 4 * 4;
+            const uint64_t size = number_at(notes.data + offset + 4, 4);
+            const uint64_t type = number_at(notes.data + offset + 8, 4);
+            const uint64_t remaining = notes.size - offset - HEAD;
+            if (name > remaining || size > remaining - name)
                 return fail(error, "a note is cut off");
             if (type == METADATA && name >= sizeof owner - 1 &&
-                memcmp(notes.data + at + HEAD, owner, sizeof owner - 1) == 0) {
-                const struct bytes note = {notes.data + at + HEAD + name, size};
+                memcmp(notes.data + offset + HEAD, owner, sizeof owner - 1) == 0) {
+                const struct bytes note = {notes.data + offset + HEAD + name, size};
                 return read_metadata(note, entry, places, room, error);
             }
-            at += HEAD + name + (size + 3) / 4 * 4;
+            offset += HEAD + name + (size + 3) / 4 * 4;
         }
     }
     return fail(error, "it has no metadata");

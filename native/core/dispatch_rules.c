@@ -26,9 +26,9 @@ static int64_t position_of_digits(struct silo_string digits) {
         if (digits.data[i] < '0' || digits.data[i] > '9')
             continue;
         uint64_t carry = (uint64_t)(digits.data[i] - '0');
-        for (uint32_t at = 0; at < used; at++) {
-            carry += (uint64_t)words[at] * 10;
-            words[at] = (uint32_t)carry;
+        for (uint32_t word_index = 0; word_index < used; word_index++) {
+            carry += (uint64_t)words[word_index] * 10;
+            words[word_index] = (uint32_t)carry;
             carry >>= 32;
         }
         if (carry != 0 && used < WORDS)
@@ -93,11 +93,11 @@ static bool holds(const struct silo_step *step, const struct silo_string *key,
                   const struct silo_value *bucket, uint32_t count) {
     for (uint32_t i = 0; i < step->bound_count; i++) {
         const struct silo_bound *bound = &step->bounds[i];
-        uint32_t at = 0;
-        while (at < count && !silo_string_same(key[at], bound->name))
-            at++;
-        if (at == count || (bound->has_above && bucket[at].integer <= bound->above) ||
-            (bound->has_most && bucket[at].integer > bound->most))
+        uint32_t index = 0;
+        while (index < count && !silo_string_same(key[index], bound->name))
+            index++;
+        if (index == count || (bound->has_above && bucket[index].integer <= bound->above) ||
+            (bound->has_most && bucket[index].integer > bound->most))
             return false;
     }
     return true;
@@ -141,19 +141,19 @@ int silo_rules_lookup(const struct silo_rules *rules, const struct silo_string *
     }
     const int64_t step =
         rules->steps != NULL && nearest != 0 ? step_for(rules, key, bucket, count) : -1;
-    uint32_t place = rules->rule_count; /* index into `compilers`: rules first, then the fallback,
+    uint32_t index = rules->rule_count; /* index into `compilers`: rules first, then the fallback,
                                            then the steps */
     if (step >= 0) {
         ruled->config = rules->steps[step].config;
-        place += 1 + (uint32_t)step;
+        index += 1 + (uint32_t)step;
     } else if (near != NULL) {
         ruled->config = near->config;
-        place = (uint32_t)(near - rules->rules);
+        index = (uint32_t)(near - rules->rules);
     } else {
         ruled->config = rules->fallback;
     }
     ruled->has_compiler = rules->compilers != NULL;
-    ruled->compiler = ruled->has_compiler ? rules->compilers[place] : 0;
+    ruled->compiler = ruled->has_compiler ? rules->compilers[index] : 0;
     if (bucket != few)
         free(bucket);
     return 0;

@@ -123,14 +123,14 @@ static uint16_t narrow(double value, int mantissa, int emin, int emax) {
     int drop = 52 - mantissa + (exponent < emin ? emin - exponent : 0);
     if (drop > 54)
         return sign;
-    uint64_t kept = significand >> drop;
+    uint64_t mantissa_bits = significand >> drop;
     const uint64_t rest = significand & ((UINT64_C(1) << drop) - 1);
     const uint64_t half = UINT64_C(1) << (drop - 1);
-    if (rest > half || (rest == half && (kept & 1)))
-        kept++;
+    if (rest > half || (rest == half && (mantissa_bits & 1)))
+        mantissa_bits++;
     /* For normal numbers the addition of the leading one increments the exponent field. */
     uint64_t base = exponent < emin ? 0 : (uint64_t)(exponent - emin) << mantissa;
-    return (uint16_t)(sign | (uint16_t)(base + kept));
+    return (uint16_t)(sign | (uint16_t)(base + mantissa_bits));
 }
 
 uint16_t silo_fp16_bits(double value) {

@@ -39,13 +39,13 @@ uint64_t silo_dynamic_word(int32_t ndim, const int64_t *sizes, const int64_t *st
 
 struct silo_dynamic_layout silo_dynamic_of_word(uint64_t word) {
     const uint8_t divisor = (uint8_t)(1U << (word >> DIVISOR_FROM & 7));
-    struct silo_dynamic_layout made = {.rank = (uint8_t)(word & 7),
-                                       .size_bits = word & 8 ? 64 : 32,
-                                       .offset_bits = word & 16 ? 64 : 32};
-    for (uint32_t i = 0; i < made.rank && i < SILO_DYNAMIC_AXES; i++) {
+    struct silo_dynamic_layout layout = {.rank = (uint8_t)(word & 7),
+                                         .size_bits = word & 8 ? 64 : 32,
+                                         .offset_bits = word & 16 ? 64 : 32};
+    for (uint32_t i = 0; i < layout.rank && i < SILO_DYNAMIC_AXES; i++) {
         const unsigned bits = (unsigned)(word >> (AXIS_FROM + AXIS_BITS * i)) & 15,
                        stride = bits >> 1 & 3;
-        made.axes[i] = (struct silo_dynamic_axis){
+        layout.axes[i] = (struct silo_dynamic_axis){
             .divisor = bits & 1 ? divisor : 1,
             .stride_divisor = bits & 8 ? divisor : 1,
             .stride = stride == STRIDE_ONE    ? 1
@@ -53,7 +53,7 @@ struct silo_dynamic_layout silo_dynamic_of_word(uint64_t word) {
                                               : SILO_STRIDE_PASSED,
         };
     }
-    return made;
+    return layout;
 }
 
 bool silo_dynamic_holds(const struct silo_dynamic_layout *code,
@@ -62,11 +62,11 @@ bool silo_dynamic_holds(const struct silo_dynamic_layout *code,
         call->offset_bits > code->offset_bits)
         return false;
     for (uint32_t i = 0; i < code->rank; i++) {
-        const struct silo_dynamic_axis *own = &code->axes[i], *given = &call->axes[i];
+        const struct silo_dynamic_axis *assumed = &code->axes[i], *passed = &call->axes[i];
         /* A stride of 0 is a multiple of any number. */
-        const unsigned steps = given->stride == 0 ? VECTOR_BITS : given->stride_divisor;
-        if (given->divisor % own->divisor != 0 || steps % own->stride_divisor != 0 ||
-            (own->stride != SILO_STRIDE_PASSED && own->stride != given->stride))
+        const unsigned steps = passed->stride == 0 ? VECTOR_BITS : passed->stride_divisor;
+        if (passed->divisor % assumed->divisor != 0 || steps % assumed->stride_divisor != 0 ||
+            (assumed->stride != SILO_STRIDE_PASSED && assumed->stride != passed->stride))
             return false;
     }
     return true;

@@ -106,42 +106,42 @@ static int binary(int32_t opcode, int64_t x, int64_t y, int64_t *out) {
     return overflow ? SILO_EXPRESSION_OVERFLOW : SILO_EXPRESSION_OK;
 }
 
-static int along_axis(const silo_instruction *one, const silo_bindings *bindings,
+static int along_axis(const silo_instruction *instruction, const silo_bindings *bindings,
                       const int64_t *const *arrays, int64_t *out) {
-    if (arrays == NULL || bindings->ndims == NULL || arrays[one->b] == NULL)
+    if (arrays == NULL || bindings->ndims == NULL || arrays[instruction->b] == NULL)
         return SILO_EXPRESSION_SLOT;
-    int64_t ndim = bindings->ndims[one->b];
-    if (one->a < -ndim || one->a >= ndim)
+    int64_t ndim = bindings->ndims[instruction->b];
+    if (instruction->a < -ndim || instruction->a >= ndim)
         return SILO_EXPRESSION_AXIS;
-    *out = arrays[one->b][one->a < 0 ? one->a + ndim : one->a];
+    *out = arrays[instruction->b][instruction->a < 0 ? instruction->a + ndim : instruction->a];
     return SILO_EXPRESSION_OK;
 }
 
-static int leaf(const silo_instruction *one, const silo_bindings *bindings, int64_t *out) {
-    if (one->opcode == SILO_OP_CONST) {
-        *out = one->a;
+static int leaf(const silo_instruction *instruction, const silo_bindings *bindings, int64_t *out) {
+    if (instruction->opcode == SILO_OP_CONST) {
+        *out = instruction->a;
         return SILO_EXPRESSION_OK;
     }
-    if (one->b < 0 || one->b >= bindings->slot_count)
+    if (instruction->b < 0 || instruction->b >= bindings->slot_count)
         return SILO_EXPRESSION_SLOT;
-    switch (one->opcode) {
+    switch (instruction->opcode) {
     case SILO_OP_EXTENT:
-        return along_axis(one, bindings, bindings->shapes, out);
+        return along_axis(instruction, bindings, bindings->shapes, out);
     case SILO_OP_STRIDE:
-        return along_axis(one, bindings, bindings->strides, out);
+        return along_axis(instruction, bindings, bindings->strides, out);
     case SILO_OP_ITEMSIZE:
-        if (bindings->itemsizes == NULL || bindings->itemsizes[one->b] <= 0)
+        if (bindings->itemsizes == NULL || bindings->itemsizes[instruction->b] <= 0)
             return SILO_EXPRESSION_SLOT;
-        *out = bindings->itemsizes[one->b];
+        *out = bindings->itemsizes[instruction->b];
         return SILO_EXPRESSION_OK;
     default:
         break;
     }
     if (bindings->values == NULL)
         return SILO_EXPRESSION_SLOT;
-    if (one->opcode == SILO_OP_CDIV_ARGUMENT)
-        return divide_ceiling(bindings->values[one->b], one->a, out);
-    *out = bindings->values[one->b];
+    if (instruction->opcode == SILO_OP_CDIV_ARGUMENT)
+        return divide_ceiling(bindings->values[instruction->b], instruction->a, out);
+    *out = bindings->values[instruction->b];
     return SILO_EXPRESSION_OK;
 }
 
@@ -150,10 +150,10 @@ int silo_expression_eval(const silo_instruction *program, int32_t count,
     int64_t stack[SILO_EXPRESSION_STACK];
     int32_t depth = 0;
     /* `at` only increases, so that the loop ends for any program. */
-    for (int32_t at = 0; at < count; at++) {
-        const silo_instruction *one = &program[at];
+    for (int32_t position = 0; position < count; position++) {
+        const silo_instruction *instruction = &program[position];
         int error = SILO_EXPRESSION_OK;
-        switch (one->opcode) {
+        switch (instruction->opcode) {
         case SILO_OP_CONST:
         case SILO_OP_ARGUMENT:
         case SILO_OP_EXTENT:
@@ -162,7 +162,7 @@ int silo_expression_eval(const silo_instruction *program, int32_t count,
         case SILO_OP_CDIV_ARGUMENT:
             if (depth == SILO_EXPRESSION_STACK)
                 return SILO_EXPRESSION_PROGRAM;
-            error = leaf(one, bindings, &stack[depth]);
+            error = leaf(instruction, bindings, &stack[depth]);
             depth++;
             break;
         case SILO_OP_NEG:
@@ -171,27 +171,27 @@ int silo_expression_eval(const silo_instruction *program, int32_t count,
         case SILO_OP_NEXT_POW2:
             if (depth < 1)
                 return SILO_EXPRESSION_PROGRAM;
-            error = unary(one->opcode, stack[depth - 1], &stack[depth - 1]);
+            error = unary(instruction->opcode, stack[depth - 1], &stack[depth - 1]);
             break;
         case SILO_OP_JUMP_IF_ZERO:
         case SILO_OP_JUMP:
-            if (one->b < 0 || one->b > count - 1 - at)
+            if (instruction->b < 0 || instruction->b > count - 1 - position)
                 return SILO_EXPRESSION_PROGRAM;
-            if (one->opcode == SILO_OP_JUMP) {
-                at += one->b;
+            if (instruction->opcode == SILO_OP_JUMP) {
+                position += instruction->b;
                 break;
             }
             if (depth < 1)
                 return SILO_EXPRESSION_PROGRAM;
             depth--;
             if (stack[depth] == 0)
-                at += one->b;
+                position += instruction->b;
             break;
         default:
             if (depth < 2)
                 return SILO_EXPRESSION_PROGRAM;
             depth--;
-            error = binary(one->opcode, stack[depth - 1], stack[depth], &stack[depth - 1]);
+            error = binary(instruction->opcode, stack[depth - 1], stack[depth], &stack[depth - 1]);
             break;
         }
         if (error != SILO_EXPRESSION_OK)

@@ -242,12 +242,12 @@ static int describe(fill_state *state, int32_t code, int32_t bits) {
  * KiB, which stays in the cache. `size` must divide 64 KiB. */
 static void repeat_first(unsigned char *bytes, uint64_t size, uint64_t whole) {
     const uint64_t most = UINT64_C(1) << 16;
-    for (uint64_t done = size; done < whole;) {
-        uint64_t step = done < most ? done : most;
-        if (step > whole - done)
-            step = whole - done;
-        memcpy(bytes + done, bytes, (size_t)step);
-        done += step;
+    for (uint64_t filled = size; filled < whole;) {
+        uint64_t step = filled < most ? filled : most;
+        if (step > whole - filled)
+            step = whole - filled;
+        memcpy(bytes + filled, bytes, (size_t)step);
+        filled += step;
     }
 }
 
@@ -269,14 +269,14 @@ int silo_generate(int32_t fill, int32_t dtype_code, int32_t dtype_bits, uint64_t
         return SILO_GENERATE_OK;
     }
     const int alike = fill == SILO_FILL_EMPTY || fill == SILO_FILL_FULL;
-    const uint64_t made = alike && count > 1 ? 1 : count;
-    for (uint64_t i = 0; i < made; i++) {
+    const uint64_t distinct = alike && count > 1 ? 1 : count;
+    for (uint64_t i = 0; i < distinct; i++) {
         if (state.is_float)
             store_float(&state, float_element(&state, first + i), bytes + i * size);
         else
             store_whole(state.bits, whole_element(&state, first + i), bytes + i * size);
     }
-    if (made < count)
+    if (distinct < count)
         repeat_first(bytes, size, count * size);
     return SILO_GENERATE_OK;
 }

@@ -29,11 +29,11 @@ static void *open_first(const char *const *names, const char **opened, char *err
 
 void *silo_gpu_library(const struct silo_gpu *gpu, const char *path, const char **opened,
                        char *error, size_t error_bytes) {
-    const char *const given[] = {path, NULL};
+    const char *const only[] = {path, NULL};
     void *library = NULL;
     silo_loader_take();
     if (silo_loader_usable())
-        library = open_first(path != NULL ? given : gpu->libraries, opened, error, error_bytes);
+        library = open_first(path != NULL ? only : gpu->libraries, opened, error, error_bytes);
     else
         snprintf(error, error_bytes, SILO_LOADER_LOST);
     silo_loader_give();
@@ -51,10 +51,10 @@ const char *silo_gpu_find(void *library, const struct silo_gpu_symbol *symbols, 
     return NULL;
 }
 
-int silo_gpu_ask(int (*ask)(int *value, int attribute, int device), int device,
+int silo_gpu_ask(int (*get_attribute)(int *value, int attribute, int device), int device,
                  const struct silo_gpu_question *questions, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        const int code = ask(questions[i].value, questions[i].attribute, device);
+        const int code = get_attribute(questions[i].value, questions[i].attribute, device);
         if (code != 0 && (!questions[i].optional || code != SILO_GPU_INVALID_VALUE))
             return code;
         if (code != 0)

@@ -29,8 +29,8 @@ void *silo_gpu_library(const struct silo_gpu *gpu, const char *path, const char 
 /* Stores the address of each function. Returns the first name that is missing, or NULL. */
 const char *silo_gpu_find(void *library, const struct silo_gpu_symbol *symbols, size_t count);
 
-/* Reads each number with the driver's function `ask`. Returns 0 or the driver's code. */
-int silo_gpu_ask(int (*ask)(int *value, int attribute, int device), int device,
+/* Reads each number with the driver's function `get_attribute`. Returns 0 or the driver's code. */
+int silo_gpu_ask(int (*get_attribute)(int *value, int attribute, int device), int device,
                  const struct silo_gpu_question *questions, size_t count);
 
 #endif

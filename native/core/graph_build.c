@@ -22,8 +22,8 @@ static int add_updater(struct silo_graph_state *state, const struct silo_functio
 /* Adds a kernel's node. If `updated`, kernels of the graph may update it. */
 static int add_kernel(struct silo_graph_state *state, struct silo_graph_node *node,
                       void *const *after, size_t edges, bool updated) {
-    static const uint32_t one[3] = {1, 1, 1};
-    const struct silo_launch launch = silo_graph_launch_of(state, node, state->block, one);
+    static const uint32_t unit[3] = {1, 1, 1};
+    const struct silo_launch launch = silo_graph_launch_of(state, node, state->block, unit);
     const int code = silo_graphs_of(state)->add(state->graph, &launch, after, edges, &node->handle);
     return code == 0 && updated
                ? silo_graphs_of(state)->let_update(node->handle, &node->device_handle)
@@ -107,7 +107,7 @@ static int try_updates(struct silo_graph_state *state, silo_error *error) {
     if (block == NULL)
         return -1;
     struct silo_plan_update *updates = (void *)(block + sizeof(struct silo_plan_head));
-    uint32_t at = (uint32_t)(sizeof(struct silo_plan_head) + state->count * sizeof *updates);
+    uint32_t offset = (uint32_t)(sizeof(struct silo_plan_head) + state->count * sizeof *updates);
     uint32_t count = 0;
     for (uint32_t i = 0; i < state->count; i++) {
         const struct silo_graph_node *node = &state->nodes[i];
@@ -119,13 +119,13 @@ static int try_updates(struct silo_graph_state *state, silo_error *error) {
             .fields = SILO_PLAN_GRID | SILO_PLAN_ENABLED |
                       (node->parameter_bytes > 0 ? SILO_PLAN_PARAMETERS : 0),
             .grid = {per[0], per[1], per[2]},
-            .from = at,
+            .from = offset,
         };
-        memset(block + at, 0, node->parameter_bytes);
-        at += node->parameter_bytes;
+        memset(block + offset, 0, node->parameter_bytes);
+        offset += node->parameter_bytes;
     }
     *(struct silo_plan_head *)(void *)block =
-        (struct silo_plan_head){.replay = 0, .count = count, .trial = 1, .bytes = at};
+        (struct silo_plan_head){.replay = 0, .count = count, .trial = 1, .bytes = offset};
     int code = gpu->stream_create(&stream, SILO_GPU_NON_BLOCKING);
     if (code == 0)
         code = upload(state, stream);
@@ -252,7 +252,7 @@ static struct silo_plan_facts facts_of(const struct silo_graph_state *state,
         .version = gpu->version,
         .graphs = gpu->graphs != NULL,
         .kernels = state->count,
-        .wanted = options->wanted,
+        .best = options->best,
     };
     for (uint32_t i = 0; i < state->count; i++) {
         facts.cooperative += state->nodes[i].function.cooperative != 0;
@@ -266,8 +266,8 @@ static struct silo_plan_facts facts_of(const struct silo_graph_state *state,
 /* Whether the error means that the driver refuses a way of launching. Then the next way is tried,
  * and the driver's text is the reason. Other errors (out of memory, a lost context) are returned to
  * the caller. */
-static bool refused(const silo_error *why) {
-    return why->code == SILO_ERROR_LAUNCH || why->code == SILO_ERROR_LOAD;
+static bool refused(const silo_error *failure) {
+    return failure->code == SILO_ERROR_LAUNCH || failure->code == SILO_ERROR_LOAD;
 }
 
 int silo_graph_build(struct silo_graph_state *state, const struct silo_plan_shape *shape,
@@ -277,14 +277,14 @@ int silo_graph_build(struct silo_graph_state *state, const struct silo_plan_shap
     silo_error graph_why = {.code = SILO_OK};
     int result = -1;
     while (result != 0 && (why == NULL || refused(why))) {
-        state->way = silo_plan_way_choose(&facts, state->reason, sizeof state->reason);
-        if (state->way == SILO_PLAN_DEVICE) {
+        state->mode = silo_plan_mode_choose(&facts, state->reason, sizeof state->reason);
+        if (state->mode == SILO_PLAN_DEVICE) {
             why = &device_why;
             const struct silo_function *updater = silo_plan_updater(state->device, why);
             if (updater != NULL)
                 result = make_device_graph(state, shape, options, updater, why);
             facts.updater = why->text;
-        } else if (state->way == SILO_PLAN_HOST) {
+        } else if (state->mode == SILO_PLAN_HOST) {
             why = &host_why;
             result = make_host_graph(state, shape, why);
             facts.host = why->text;

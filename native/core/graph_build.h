@@ -1,10 +1,10 @@
-/* Builds the graph of a plan in the best way that the driver and the device allow (plan_way.h). */
+/* Builds the graph of a plan in the best way that the driver and the device allow (plan_mode.h). */
 #ifndef SILO_GRAPH_BUILD_H
 #define SILO_GRAPH_BUILD_H
 
 #include "graph_state.h"
 
-/* Chooses the best way of launching (plan_way.h) and records why no better way is used; then makes
+/* Chooses the best way of launching (plan_mode.h) and records why no better way is used; then makes
  * the graph and the ring (pinned memory that passes updates to the graph, plan_ring.h). Call this
  * function and silo_graph_destroy between silo_gpu_enter and silo_gpu_leave. After -1 with `error`,
  * neither graph nor ring exists. */

@@ -74,7 +74,7 @@ static bool unchanged(const struct silo_graph_state *state) {
 /* Writes the updates of a replay to `block`, the replay's block of the ring. */
 static int write_updates(struct silo_graph_state *state, uint8_t *block, silo_error *error) {
     struct silo_plan_update *updates = (void *)(block + sizeof(struct silo_plan_head));
-    size_t at = sizeof(struct silo_plan_head) + state->count * sizeof *updates;
+    size_t offset = sizeof(struct silo_plan_head) + state->count * sizeof *updates;
     uint32_t count = 0;
     const uint32_t looked_at = unchanged(state) ? 0 : state->count;
     for (uint32_t i = 0; i < looked_at; i++) {
@@ -91,17 +91,17 @@ static int write_updates(struct silo_graph_state *state, uint8_t *block, silo_er
             .fields = (uint32_t)fields,
             .grid = {sent->grid[0] * per[0], sent->grid[1] * per[1], sent->grid[2] * per[2]},
             .enabled = sent->enabled,
-            .from = (uint32_t)at,
+            .from = (uint32_t)offset,
         };
         if (fields & (int)SILO_PLAN_PARAMETERS) {
-            memcpy(block + at, silo_graph_parameters(state->sent, node), node->parameter_bytes);
-            at += node->parameter_bytes;
+            memcpy(block + offset, silo_graph_parameters(state->sent, node), node->parameter_bytes);
+            offset += node->parameter_bytes;
         }
     }
     struct silo_plan_head *head = (void *)block;
     head->count = count;
     head->trial = 0;
-    head->bytes = (uint32_t)at;
+    head->bytes = (uint32_t)offset;
     /* stored last, with release, so that the device sees the whole block once it sees this number
      */
     __atomic_store_n(&head->replay, state->ring.replays, __ATOMIC_RELEASE);
@@ -187,10 +187,10 @@ static int launch_singly(struct silo_graph_state *state, void *stream, silo_erro
             silo_binary_launched_on(node->binary, stream);
         const int code = state->device->gpu->driver->launch(&launch);
         if (SILO_UNLIKELY(code != 0)) {
-            char what[128];
-            snprintf(what, sizeof what, "%u kernels were launched; cannot go on with the launch",
-                     launched);
-            return silo_graph_fail_node(error, state, node, what, code);
+            char problem[128];
+            snprintf(problem, sizeof problem,
+                     "%u kernels were launched; cannot go on with the launch", launched);
+            return silo_graph_fail_node(error, state, node, problem, code);
         }
         launched++;
         state->updates++;
@@ -251,7 +251,7 @@ static int begin(void *opaque, uint8_t **block, silo_error *error) {
  * updates from blocks of the ring that are reused by then. */
 static int check_capture(const struct silo_graph_state *state, void *stream, silo_error *error) {
     int status = 0;
-    if (stream == NULL || state->way == SILO_PLAN_SINGLY)
+    if (stream == NULL || state->mode == SILO_PLAN_SINGLY)
         return 0;
     const int code = state->device->gpu->stream_capturing(stream, &status);
     if (SILO_UNLIKELY(code != 0))
@@ -272,9 +272,9 @@ static int launch(void *opaque, void *stream, silo_error *error) {
         return refuse_fork(state, error);
     if (SILO_UNLIKELY(check_capture(state, stream, error) != 0))
         return -1;
-    if (SILO_LIKELY(state->way == SILO_PLAN_DEVICE))
+    if (SILO_LIKELY(state->mode == SILO_PLAN_DEVICE))
         result = launch_by_device(state, stream, error);
-    else if (state->way == SILO_PLAN_HOST)
+    else if (state->mode == SILO_PLAN_HOST)
         result = launch_by_host(state, stream, error);
     else
         result = launch_singly(state, stream, error);
@@ -290,7 +290,7 @@ static void close_state(void *opaque) {
         silo_graph_destroy(state);
         silo_gpu_leave(&scope);
     }
-    if (state->way == SILO_PLAN_DEVICE)
+    if (state->mode == SILO_PLAN_DEVICE)
         silo_plan_ring_retire(&state->ring);
     silo_graph_state_free(state);
 }
@@ -298,13 +298,13 @@ static void close_state(void *opaque) {
 static const char *explain(const void *opaque, const char **reason) {
     const struct silo_graph_state *state = opaque;
     *reason = state->reason;
-    return silo_plan_way_name(state->way);
+    return silo_plan_mode_name(state->mode);
 }
 
 void silo_graph_plan_counts(const void *opaque, struct silo_graph_plan_counts *counts) {
     const struct silo_graph_state *state = opaque;
     *counts = (struct silo_graph_plan_counts){state->replays, state->updates, state->ring.slots,
-                                              state->way};
+                                              state->mode};
 }
 
 const struct silo_plan_backend silo_graph_plan = {

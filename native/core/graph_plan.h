@@ -1,5 +1,5 @@
 /* Plans on GPUs: the launches of a plan as one graph of the driver, whose nodes get new grids and
- * parameters in each replay. Without graphs the launches are made one by one (plan_way.h).
+ * parameters in each replay. Without graphs the launches are made one by one (plan_mode.h).
  *
  * A node keeps its grid and parameters until they change. Unchanged nodes cost nothing: a replay
  * without changes is a single launch of the graph. */
@@ -7,7 +7,7 @@
 #define SILO_GRAPH_PLAN_H
 
 #include "plan_backend.h"
-#include "plan_way.h"
+#include "plan_mode.h"
 
 extern const struct silo_plan_backend silo_graph_plan;
 
@@ -19,7 +19,7 @@ void *silo_graph_plan_open(const struct silo_plan_shape *shape,
 struct silo_graph_plan_counts {
     uint64_t replays, updates; /* `updates` counts nodes that were changed */
     uint32_t slots;            /* blocks of the ring; 0 without a ring */
-    enum silo_plan_way way;
+    enum silo_plan_mode mode;
 };
 
 void silo_graph_plan_counts(const void *state, struct silo_graph_plan_counts *counts);

@@ -10,17 +10,17 @@ static uint32_t round_up(uint32_t bytes, uint32_t to) {
 /* ---- errors ---- */
 
 int silo_graph_fail_node(silo_error *error, const struct silo_graph_state *state,
-                         const struct silo_graph_node *node, const char *what, int code) {
+                         const struct silo_graph_node *node, const char *problem, int code) {
     char text[256];
-    snprintf(text, sizeof text, "%s of kernel %s, number %td of the %u of a plan", what,
+    snprintf(text, sizeof text, "%s of kernel %s, number %td of the %u of a plan", problem,
              node->kernel, node - state->nodes, state->count);
     return silo_gpu_fail(error, state->device->gpu, SILO_ERROR_LAUNCH, text, code);
 }
 
-int silo_graph_fail_plan(silo_error *error, const struct silo_graph_state *state, const char *what,
-                         int code) {
+int silo_graph_fail_plan(silo_error *error, const struct silo_graph_state *state,
+                         const char *problem, int code) {
     char text[256];
-    snprintf(text, sizeof text, "%s a plan of %u kernels (the first is %s)", what, state->count,
+    snprintf(text, sizeof text, "%s a plan of %u kernels (the first is %s)", problem, state->count,
              state->nodes[0].kernel);
     return silo_gpu_fail(error, state->device->gpu, SILO_ERROR_LAUNCH, text, code);
 }

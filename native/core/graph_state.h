@@ -4,8 +4,8 @@
 #define SILO_GRAPH_STATE_H
 
 #include "plan_backend.h"
+#include "plan_mode.h"
 #include "plan_ring.h"
-#include "plan_way.h"
 
 struct silo_graph_node {
     struct silo_function function;
@@ -36,7 +36,7 @@ struct silo_graph_state {
     uint32_t run_count;
     bool complete;   /* all nodes are `counted`: nothing has changed if the block equals `sent` */
     bool everything; /* the next replay updates all nodes without comparing */
-    enum silo_plan_way way;
+    enum silo_plan_mode mode;
     void *graph, *executable; /* owned; NULL if kernels are launched one by one */
     struct silo_plan_ring ring;
     uint64_t replays, updates;
@@ -68,9 +68,9 @@ struct silo_launch silo_graph_launch_of(const struct silo_graph_state *state,
 
 /* Fills `error` with SILO_ERROR_LAUNCH, or the code for the driver's error. Returns -1. */
 int silo_graph_fail_node(silo_error *error, const struct silo_graph_state *state,
-                         const struct silo_graph_node *node, const char *what, int code);
-int silo_graph_fail_plan(silo_error *error, const struct silo_graph_state *state, const char *what,
-                         int code);
+                         const struct silo_graph_node *node, const char *problem, int code);
+int silo_graph_fail_plan(silo_error *error, const struct silo_graph_state *state,
+                         const char *problem, int code);
 int silo_graph_refuse_shape(silo_error *error, const char *text); /* fails with SILO_ERROR_USAGE */
 
 #endif

@@ -57,11 +57,12 @@ static bool usual_axis(const silo_instruction *code, int32_t count, struct silo_
 
 int silo_grid_add_axis(struct silo_grid_programs *grid, const void *program, size_t bytes,
                        silo_error *error) {
-    const size_t one = sizeof(silo_instruction);
+    const size_t instruction_bytes = sizeof(silo_instruction);
     const int axis = grid->axes;
     if (axis >= 3)
         return silo_fail(error, SILO_ERROR_EXPRESSION, "a grid has 1 to 3 programs");
-    if (bytes == 0 || bytes % one != 0 || bytes / one > MOST_INSTRUCTIONS)
+    if (bytes == 0 || bytes % instruction_bytes != 0 ||
+        bytes / instruction_bytes > MOST_INSTRUCTIONS)
         return silo_fail(error, SILO_ERROR_EXPRESSION, "%zu bytes are not a grid program", bytes);
     if (grid->values == NULL)
         grid->values = malloc(SILO_MAX_PARAMETERS * sizeof *grid->values);
@@ -73,7 +74,7 @@ int silo_grid_add_axis(struct silo_grid_programs *grid, const void *program, siz
         return silo_fail_memory(error);
     }
     memcpy(code, program, bytes);
-    const int32_t count = (int32_t)(bytes / one);
+    const int32_t count = (int32_t)(bytes / instruction_bytes);
     if (scan(grid, code, count, error) != 0) {
         free(code);
         return -1;

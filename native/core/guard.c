@@ -4,23 +4,23 @@
 
 struct silo_guard_entry *silo_guard_entry_new(const uint64_t *key, uint32_t words, void *binding,
                                               void *keep) {
-    struct silo_guard_entry *made = malloc(sizeof *made + words * sizeof *key);
-    if (made == NULL)
+    struct silo_guard_entry *entry = malloc(sizeof *entry + words * sizeof *key);
+    if (entry == NULL)
         return NULL;
-    made->binding = binding;
-    made->keep = keep;
-    made->words = words;
-    memcpy(made->key, key, words * sizeof *key);
-    return made;
+    entry->binding = binding;
+    entry->keep = keep;
+    entry->words = words;
+    memcpy(entry->key, key, words * sizeof *key);
+    return entry;
 }
 
 /* Returns the slot of an entry with this hash and key, or the free slot where it belongs. */
 static struct silo_guard_slot *place(struct silo_guard_table *table, uint64_t hash,
-                                     const struct silo_guard_entry *wanted) {
+                                     const struct silo_guard_entry *key_entry) {
     uint32_t i = (uint32_t)(hash >> 20) & table->mask;
     while (table->slots[i].entry != NULL &&
            !(table->slots[i].hash == hash &&
-             silo_guard_equal(table->slots[i].entry, wanted->key, wanted->words)))
+             silo_guard_equal(table->slots[i].entry, key_entry->key, key_entry->words)))
         i = (i + 1) & table->mask;
     return &table->slots[i];
 }
@@ -29,19 +29,19 @@ static struct silo_guard_slot *place(struct silo_guard_table *table, uint64_t ha
  */
 static struct silo_guard_table *larger(struct silo_guard_table *old) {
     const uint32_t mask = old != NULL ? old->mask * 2 + 1 : 7;
-    struct silo_guard_table *made =
-        calloc(1, sizeof *made + ((size_t)mask + 1) * sizeof *made->slots);
-    if (made == NULL)
+    struct silo_guard_table *table =
+        calloc(1, sizeof *table + ((size_t)mask + 1) * sizeof *table->slots);
+    if (table == NULL)
         return NULL;
-    made->mask = mask;
-    made->older = old;
+    table->mask = mask;
+    table->older = old;
     for (uint32_t i = 0; old != NULL && i <= old->mask; i++) {
         const struct silo_guard_slot *slot = &old->slots[i];
         if (slot->entry != NULL)
-            *place(made, slot->hash, slot->entry) = *slot;
+            *place(table, slot->hash, slot->entry) = *slot;
     }
-    made->used = old != NULL ? old->used : 0;
-    return made;
+    table->used = old != NULL ? old->used : 0;
+    return table;
 }
 
 int silo_guard_insert(struct silo_guard *guard, struct silo_guard_entry *entry, uint64_t hash,

@@ -17,20 +17,20 @@ static bool writes(const struct silo_signature_parameter *parameter) {
 }
 
 static struct silo_parameter read_parameter(const struct silo_signature_parameter *from) {
-    struct silo_parameter made = {
+    struct silo_parameter parameter = {
         .type = {(uint8_t)(from->element >> 8), (uint8_t)(from->element & 0xff)},
         .kind = from->kind,
     };
     const bool points =
         from->kind == SILO_PARAMETER_POINTER || from->kind == SILO_PARAMETER_DESCRIPTOR;
     if (from->specialize)
-        made.flags |= SILO_PARAMETER_SPECIALIZE;
+        parameter.flags |= SILO_PARAMETER_SPECIALIZE;
     if (from->align)
-        made.flags |= SILO_PARAMETER_ALIGN;
+        parameter.flags |= SILO_PARAMETER_ALIGN;
     /* In a signature without types, SILO_EFFECT_BOTH means that the effect is unknown. */
     if (points && from->element != 0 && writes(from))
-        made.flags |= SILO_PARAMETER_WRITES;
-    return made;
+        parameter.flags |= SILO_PARAMETER_WRITES;
+    return parameter;
 }
 
 static void mark(const struct silo_kernel_info *kernel, struct silo_held_parts *held,
@@ -64,8 +64,8 @@ static int hold_extents(const struct silo_kernel_info *kernel, struct silo_held_
                          kernel->name.data, name.data);
     /* A parameter may have several kinds of extents in the key. SILO_EXTENT_LAYOUT covers the
      * others, so two different kinds become LAYOUT. */
-    uint8_t *own = &held->extents[index];
-    *own = *own == SILO_EXTENT_FREE || *own == kind ? kind : SILO_EXTENT_LAYOUT;
+    uint8_t *kinds = &held->extents[index];
+    *kinds = *kinds == SILO_EXTENT_FREE || *kinds == kind ? kind : SILO_EXTENT_LAYOUT;
     held->some_extents = true;
     return 0;
 }
@@ -115,11 +115,11 @@ static int hold_groups(const struct silo_kernel_info *kernel, struct silo_held_p
         mark_assumed(kernel, &kernel->groups[i], held);
         held->grid |= special->has_grid;
         for (uint32_t j = 0; j < special->extent_count; j++) {
-            const struct silo_named_extents *one = &special->extents[j];
-            const uint8_t kind = one->dynamic   ? SILO_EXTENT_DYNAMIC
-                                 : one->strides ? SILO_EXTENT_LAYOUT
-                                                : SILO_EXTENT_SHAPE;
-            if (hold_extents(kernel, held, one->name, kind, error) != 0)
+            const struct silo_named_extents *extents = &special->extents[j];
+            const uint8_t kind = extents->dynamic   ? SILO_EXTENT_DYNAMIC
+                                 : extents->strides ? SILO_EXTENT_LAYOUT
+                                                    : SILO_EXTENT_SHAPE;
+            if (hold_extents(kernel, held, extents->name, kind, error) != 0)
                 return -1;
         }
     }

@@ -39,11 +39,11 @@ SILO_INLINE int launch_here(const struct silo_launch *launch) {
 
 static int hip_launch(const struct silo_launch *launch) {
     int current, code = hip.device_now(&current);
-    const int wanted = launch->function->device->index;
-    if (SILO_LIKELY(code == 0 && current == wanted))
+    const int device = launch->function->device->index;
+    if (SILO_LIKELY(code == 0 && current == device))
         return forget_error(launch_here(launch));
     if (code == 0)
-        code = hip.device_set(wanted);
+        code = hip.device_set(device);
     if (code == 0) {
         code = launch_here(launch);
         hip.device_set(current);
@@ -74,7 +74,7 @@ static bool is_fault(int code) {
 static const char *hip_error_text(int code) {
     static _Thread_local char text[512]; /* valid until this thread's next call */
     const char *name = hip.error_name != NULL ? hip.error_name(code) : "unknown HIP error";
-    const char *words = hip.error_string != NULL ? hip.error_string(code) : "no description";
+    const char *message = hip.error_string != NULL ? hip.error_string(code) : "no description";
     const char *advice = "";
     if (hip.last_error != NULL)
         hip.last_error(); /* clears the runtime's last error, because it is reported here */
@@ -87,7 +87,7 @@ static const char *hip_error_text(int code) {
     else if (is_fault(code))
         advice = "; it may come from an earlier kernel on this device, and nothing more runs there "
                  "in this process";
-    snprintf(text, sizeof text, "%s: %s%s", name, words, advice);
+    snprintf(text, sizeof text, "%s: %s%s", name, message, advice);
     return text;
 }
 

@@ -8,13 +8,13 @@ static const struct silo_json *row(const struct silo_manifest *manifest, int tab
     return &manifest->tables[table].rows[silo_json_member(object, member)->integer];
 }
 
-static void put(struct silo_json_text *text, const char *before, const struct silo_json *node) {
-    silo_json_put_word(text, before);
+static void put(struct silo_json_text *text, const char *prefix, const struct silo_json *node) {
+    silo_json_put_word(text, prefix);
     silo_json_put(text, node);
 }
 
-static void put_text(struct silo_json_text *text, const char *before, const char *value) {
-    silo_json_put_word(text, before);
+static void put_text(struct silo_json_text *text, const char *prefix, const char *value) {
+    silo_json_put_word(text, prefix);
     silo_json_put_text(text, value, strlen(value));
 }
 

@@ -44,10 +44,10 @@ static void skip_space(struct parser *p) {
 
 /* ---- strings ---- */
 
-/* Returns the number of bytes of the UTF-8 character at `at`, or 0 if it is invalid (surrogates are
- * invalid). */
-static size_t sequence(const unsigned char *at, size_t left) {
-    const unsigned char first = at[0];
+/* Returns the number of bytes of the UTF-8 character that `bytes` begin with, or 0 if it is invalid
+ * (surrogates are invalid). */
+static size_t sequence(const unsigned char *bytes, size_t remaining) {
+    const unsigned char first = bytes[0];
     size_t length;
     unsigned char low = 0x80, high = 0xBF;
     if (first < 0xC2)
@@ -65,10 +65,10 @@ static size_t sequence(const unsigned char *at, size_t left) {
     } else {
         return 0;
     }
-    if (left < length || at[1] < low || at[1] > high)
+    if (remaining < length || bytes[1] < low || bytes[1] > high)
         return 0;
     for (size_t i = 2; i < length; i++) {
-        if (at[i] < 0x80 || at[i] > 0xBF)
+        if (bytes[i] < 0x80 || bytes[i] > 0xBF)
             return 0;
     }
     return length;
@@ -122,10 +122,10 @@ static bool unescape(struct parser *p, char **to) {
         return fails(p, "a string without an end");
     const char c = *p->at++;
     if (c != 'u') {
-        const char *found = c != 0 ? strchr(escapes, c) : NULL;
-        if (found == NULL)
+        const char *escape = c != 0 ? strchr(escapes, c) : NULL;
+        if (escape == NULL)
             return fails(p, "an unknown escape in a string");
-        *(*to)++ = meant[found - escapes];
+        *(*to)++ = meant[escape - escapes];
         return true;
     }
     int32_t code = code_unit(p);
@@ -147,10 +147,10 @@ static bool unescape(struct parser *p, char **to) {
 
 /* Whether the next eight bytes of a string can be copied as they are: all are ASCII, and none is a
  * control character, a quote or a backslash. */
-static inline bool eight_plain(const char *at) {
+static inline bool eight_plain(const char *text) {
     const uint64_t ones = UINT64_C(0x0101010101010101), highs = ones << 7;
     uint64_t word;
-    memcpy(&word, at, sizeof word);
+    memcpy(&word, text, sizeof word);
     const uint64_t quotes = word ^ ones * '"', slashes = word ^ ones * '\\';
     /* The high bit of a byte is set if the byte is not ASCII, a control character, a quote or a
      * backslash. */
@@ -226,13 +226,13 @@ static bool read_number(struct parser *p, struct silo_json *node) {
     return true;
 }
 
-static bool read_word(struct parser *p, const char *word, struct silo_json made,
+static bool read_word(struct parser *p, const char *word, struct silo_json value,
                       struct silo_json *node) {
     const size_t length = strlen(word);
     if ((size_t)(p->end - p->at) < length || memcmp(p->at, word, length) != 0)
         return fails(p, "not a value");
     p->at += length;
-    *node = made;
+    *node = value;
     return true;
 }
 
@@ -288,25 +288,25 @@ static bool has_twice(struct parser *p, const struct silo_json *pairs, size_t co
 }
 
 /* Ends the innermost list or object: moves its items from the stack to the arena. */
-static bool closed(struct parser *p, struct open_one one, struct silo_json *node) {
-    const size_t items = p->height - one.begins;
-    const struct silo_json *from = p->stack + one.begins;
-    if (one.object) {
+static bool closed(struct parser *p, struct open_one open, struct silo_json *node) {
+    const size_t items = p->height - open.begins;
+    const struct silo_json *from = p->stack + open.begins;
+    if (open.object) {
         bool twice;
         if (!has_twice(p, from, items / 2, &twice))
             return false;
         if (twice)
             return fails(p, "a key occurs twice in one JSON object");
     }
-    struct silo_json *kept = silo_arena_array(p->arena, items, sizeof *kept);
-    if (kept == NULL)
+    struct silo_json *copy = silo_arena_array(p->arena, items, sizeof *copy);
+    if (copy == NULL)
         return false;
     if (items != 0)
-        memcpy(kept, from, items * sizeof *kept);
-    p->height = one.begins;
-    *node = (struct silo_json){.type = one.object ? SILO_JSON_OBJECT : SILO_JSON_LIST,
-                               .count = (uint32_t)(one.object ? items / 2 : items),
-                               .items = kept};
+        memcpy(copy, from, items * sizeof *copy);
+    p->height = open.begins;
+    *node = (struct silo_json){.type = open.object ? SILO_JSON_OBJECT : SILO_JSON_LIST,
+                               .count = (uint32_t)(open.object ? items / 2 : items),
+                               .items = copy};
     return true;
 }
 
@@ -402,9 +402,9 @@ const struct silo_json *silo_json_member(const struct silo_json *object, const c
     if (object->type != SILO_JSON_OBJECT)
         return NULL;
     for (uint32_t i = 0; i < object->count; i++) {
-        const struct silo_json *found = &object->items[2 * i];
-        if (found->count == length && memcmp(found->text, name, length) == 0)
-            return found + 1;
+        const struct silo_json *key = &object->items[2 * i];
+        if (key->count == length && memcmp(key->text, name, length) == 0)
+            return key + 1;
     }
     return NULL;
 }

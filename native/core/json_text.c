@@ -164,8 +164,8 @@ uint64_t silo_json_dumped(const struct silo_json *node) {
     case SILO_JSON_BOOL:
         return node->integer ? 4 : 5;
     case SILO_JSON_INT: {
-        uint64_t left = node->integer < 0 ? -(uint64_t)node->integer : (uint64_t)node->integer;
-        for (length = node->integer < 0 ? 2 : 1; left >= 10; left /= 10)
+        uint64_t remaining = node->integer < 0 ? -(uint64_t)node->integer : (uint64_t)node->integer;
+        for (length = node->integer < 0 ? 2 : 1; remaining >= 10; remaining /= 10)
             length++;
         return length;
     }
@@ -216,8 +216,8 @@ bool silo_json_equal(const struct silo_json *left, const struct silo_json *right
         return silo_json_same_text(left, right);
     case SILO_JSON_OBJECT:
         for (uint32_t i = 0; i < left->count; i++) {
-            const struct silo_json *found = same_name(right, &left->items[2 * i], i);
-            if (found == NULL || !silo_json_equal(&left->items[2 * i + 1], found))
+            const struct silo_json *pair = same_name(right, &left->items[2 * i], i);
+            if (pair == NULL || !silo_json_equal(&left->items[2 * i + 1], pair))
                 return false;
         }
         return true;

@@ -52,29 +52,29 @@ static bool among(const char *const *names, const char *name, size_t length) {
     return false;
 }
 
-bool silo_known_blob_kind(const struct silo_known_names *known, const char *kind, size_t length) {
-    return among(BLOB_KINDS, kind, length) || among(known->blob_kinds, kind, length);
+bool silo_known_blob_kind(const struct silo_known_names *names, const char *kind, size_t length) {
+    return among(BLOB_KINDS, kind, length) || among(names->blob_kinds, kind, length);
 }
 
 bool silo_known_document(const char *kind, size_t length) {
     return among(DOCUMENT_KINDS, kind, length);
 }
 
-bool silo_known_checked_text(const struct silo_known_names *known, const char *kind,
+bool silo_known_checked_text(const struct silo_known_names *names, const char *kind,
                              size_t length) {
     return among(CHECKED_KINDS, kind, length) ||
-           (!among(BLOB_KINDS, kind, length) && among(known->checked_kinds, kind, length));
+           (!among(BLOB_KINDS, kind, length) && among(names->checked_kinds, kind, length));
 }
 
-bool silo_known_launch_option(const struct silo_known_names *known, const char *name,
+bool silo_known_launch_option(const struct silo_known_names *names, const char *name,
                               size_t length) {
-    return among(LAUNCH_OPTIONS, name, length) || among(known->launch_options, name, length);
+    return among(LAUNCH_OPTIONS, name, length) || among(names->launch_options, name, length);
 }
 
 bool silo_known_option(const char *name) {
     return among(EVERY_OPTION, name, strlen(name));
 }
 
-bool silo_known_target_kind(const struct silo_known_names *known, const char *kind, size_t length) {
-    return among(TARGET_KINDS, kind, length) || among(known->target_kinds, kind, length);
+bool silo_known_target_kind(const struct silo_known_names *names, const char *kind, size_t length) {
+    return among(TARGET_KINDS, kind, length) || among(names->target_kinds, kind, length);
 }

@@ -14,20 +14,20 @@ struct silo_known_names {
 };
 
 /* Whether a compiler makes, or a loader loads, blobs of this kind. */
-bool silo_known_blob_kind(const struct silo_known_names *known, const char *kind, size_t length);
+bool silo_known_blob_kind(const struct silo_known_names *names, const char *kind, size_t length);
 
 /* Whether blobs of this kind are documents ("cases", "trials", "file"), not code. */
 bool silo_known_document(const char *kind, size_t length);
 
 /* Whether blobs of this kind are source texts, which `silo check` compiles. */
-bool silo_known_checked_text(const struct silo_known_names *known, const char *kind, size_t length);
+bool silo_known_checked_text(const struct silo_known_names *names, const char *kind, size_t length);
 
-bool silo_known_launch_option(const struct silo_known_names *known, const char *name,
+bool silo_known_launch_option(const struct silo_known_names *names, const char *name,
                               size_t length);
 
 /* Whether one of Silo's own compilers has this option. */
 bool silo_known_option(const char *name);
 
-bool silo_known_target_kind(const struct silo_known_names *known, const char *kind, size_t length);
+bool silo_known_target_kind(const struct silo_known_names *names, const char *kind, size_t length);
 
 #endif

@@ -46,18 +46,18 @@ static bool has_parts(const struct silo_launch_info *launch, struct silo_string 
  * slots beyond the last map share it. */
 static const struct silo_tensor_map_info *map_of(const struct silo_launch_info *launch,
                                                  const struct silo_layout_slot *slot) {
-    uint32_t before = 0;
+    uint32_t map_index = 0;
     for (const struct silo_layout_slot *other = launch->layout; other < slot; other++)
-        before += is_text(other->type, "tensormap") && same(other->name, slot->name);
-    const struct silo_tensor_map_info *found = NULL;
+        map_index += is_text(other->type, "tensormap") && same(other->name, slot->name);
+    const struct silo_tensor_map_info *map = NULL;
     for (uint32_t i = 0; i < launch->map_count; i++) {
         if (!same(launch->maps[i].name, slot->name))
             continue;
-        found = &launch->maps[i];
-        if (before-- == 0)
+        map = &launch->maps[i];
+        if (map_index-- == 0)
             break;
     }
-    return found;
+    return map;
 }
 
 static void take_axes(const struct silo_tensor_map_info *info, struct silo_map_form *form) {
@@ -104,8 +104,9 @@ static int require_layout(const struct silo_variant *variant, const struct silo_
                           silo_error *error) {
     const struct silo_specialization *special = variant->specialization;
     for (uint32_t i = 0; i < special->extent_count; i++) {
-        const struct silo_named_extents *one = &special->extents[i];
-        if (same(one->name, slot->name) && (one->dynamic != NULL || one->strides != NULL))
+        const struct silo_named_extents *extents = &special->extents[i];
+        if (same(extents->name, slot->name) &&
+            (extents->dynamic != NULL || extents->strides != NULL))
             return 0;
     }
     return silo_fail(error, SILO_ERROR_UNSUPPORTED,
@@ -130,8 +131,9 @@ static int take_slot(const struct silo_variant *variant, const struct silo_signa
         return silo_fail(error, SILO_ERROR_UNSUPPORTED,
                          "%s: the binary takes '%s', which is not a parameter", kernel,
                          slot->name.data);
-    const int32_t own = index_of(variant->signature, slot->name);
-    const uint8_t effect = own >= 0 ? variant->signature->parameters[own].effect : SILO_EFFECT_NONE;
+    const int32_t index = index_of(variant->signature, slot->name);
+    const uint8_t effect =
+        index >= 0 ? variant->signature->parameters[index].effect : SILO_EFFECT_NONE;
     const bool points = slot->form != NULL ? slot->form->points : is_text(slot->type, "ptr");
     item->writes = (map || points) && (effect == SILO_EFFECT_WRITE || effect == SILO_EFFECT_BOTH);
     if (map) {

@@ -79,13 +79,13 @@ static void *probe(void *argument) {
 static bool find_usable(void) {
     /* static: a thread that hangs in the loader keeps a pointer to it for ever */
     static _Atomic bool ended;
-    sigset_t all, before;
+    sigset_t all, old_signals;
     pthread_t thread;
     atomic_store(&ended, false);
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_sigmask(SIG_SETMASK, &all, &old_signals);
     const int error = pthread_create(&thread, NULL, probe, &ended);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_sigmask(SIG_SETMASK, &old_signals, NULL);
     if (error != 0)
         return false;
     const uint64_t until = silo_cpu_now() + MOST_PROBE;

@@ -14,10 +14,10 @@ static bool is_sha256(const struct silo_json *node) {
     return true;
 }
 
-/* Decodes a row. `before` is the preceding row, or NULL for the first. */
+/* Decodes a row. `previous` is the preceding row, or NULL for the first. */
 static int read_row(const struct silo_decoding *decoding, const struct silo_field *field,
-                    const struct silo_json *node, uint64_t expected, const struct silo_blob *before,
-                    struct silo_blob *blob) {
+                    const struct silo_json *node, uint64_t expected,
+                    const struct silo_blob *previous, struct silo_blob *blob) {
     if (node->type != SILO_JSON_LIST || node->count != COLUMNS)
         return silo_refuse(decoding, field, "a blob is a list of six");
     const struct silo_json *row = node->items, *kind = &row[KIND];
@@ -60,9 +60,9 @@ static int read_row(const struct silo_decoding *decoding, const struct silo_fiel
     blob->raw_bytes = (uint64_t)raw;
     blob->stored_bytes = (uint64_t)stored;
     blob->offset = expected;
-    if (before != NULL) {
-        const int order = silo_text_order(&before->kind, &blob->kind);
-        if (order > 0 || (order == 0 && strcmp(before->sha256, blob->sha256) >= 0))
+    if (previous != NULL) {
+        const int order = silo_text_order(&previous->kind, &blob->kind);
+        if (order > 0 || (order == 0 && strcmp(previous->sha256, blob->sha256) >= 0))
             return silo_refuse(decoding, field,
                                "blobs are not sorted by kind and sha256, or one occurs twice");
     }
@@ -118,9 +118,9 @@ int64_t silo_blobs_find(const struct silo_manifest *manifest, const char *sha256
     /* The table is sorted by kind, then by sha256. */
     for (uint32_t first = 0; first < manifest->blob_count;) {
         const uint32_t end = kind_end(manifest, first);
-        const bool wanted =
+        const bool is_match =
             kind == NULL || silo_text_order(&manifest->blobs[first].kind, kind) == 0;
-        uint32_t low = first, high = wanted ? end : first;
+        uint32_t low = first, high = is_match ? end : first;
         while (low < high) {
             const uint32_t middle = low + (high - low) / 2;
             const int order = memcmp(sha256, manifest->blobs[middle].sha256, length);

@@ -14,14 +14,15 @@ enum { MAX_SHORT_TEXT = 1 << 16, MAX_NAME = 1024, MAX_LISTED_NAMES = 1 << 12 };
 static void write_field(const struct silo_field *field, char *text, size_t room, size_t *length) {
     if (field->of != NULL)
         write_field(field->of, text, room, length);
-    const size_t left = room - *length;
+    const size_t remaining = room - *length;
     int wrote;
     if (field->name == NULL)
-        wrote = snprintf(text + *length, left, "[%llu]", (unsigned long long)field->index);
+        wrote = snprintf(text + *length, remaining, "[%llu]", (unsigned long long)field->index);
     else
-        wrote = snprintf(text + *length, left, "%s%s", field->of != NULL ? "." : "", field->name);
+        wrote =
+            snprintf(text + *length, remaining, "%s%s", field->of != NULL ? "." : "", field->name);
     const size_t more = wrote < 0 ? 0 : (size_t)wrote;
-    *length += more < left ? more : left - 1;
+    *length += more < remaining ? more : remaining - 1;
 }
 
 /* Makes a text from a file safe to show: replaces characters that names may not have with question
@@ -76,16 +77,16 @@ int silo_refuse_large(const struct silo_decoding *decoding, const struct silo_fi
 }
 
 void *silo_decoding_array(const struct silo_decoding *decoding, size_t count, size_t size) {
-    void *made = silo_arena_array(decoding->arena, count, size);
-    if (made == NULL)
+    void *array = silo_arena_array(decoding->arena, count, size);
+    if (array == NULL)
         silo_fail_memory(decoding->error);
-    return made;
+    return array;
 }
 
 static int wrong_type(const struct silo_decoding *decoding, const struct silo_field *field,
-                      const struct silo_json *node, const char *wanted) {
+                      const struct silo_json *node, const char *expected) {
     return silo_refuse(decoding, field, "a %s where %s is needed", silo_json_type_name(node),
-                       wanted);
+                       expected);
 }
 
 /* ---- readers ---- */
@@ -141,15 +142,15 @@ static int refuse_members(const struct silo_decoding *decoding, const struct sil
 
 int silo_need_members(const struct silo_decoding *decoding, const struct silo_field *field,
                       const struct silo_json *node, const struct silo_member_list *list,
-                      const struct silo_json **found) {
+                      const struct silo_json **members) {
     if (node->type != SILO_JSON_OBJECT)
         return wrong_type(decoding, field, node, "an object");
     size_t used = 0, missing = 0;
     for (size_t i = 0; i < list->count; i++) {
         const struct silo_member *member = &list->members[i];
-        found[i] = is_known(decoding, member) ? silo_json_member(node, member->name) : NULL;
-        used += found[i] != NULL;
-        missing += found[i] == NULL && i < list->required;
+        members[i] = is_known(decoding, member) ? silo_json_member(node, member->name) : NULL;
+        used += members[i] != NULL;
+        missing += members[i] == NULL && i < list->required;
     }
     /* Names are unique, so that every member was used if the counts are equal. */
     return missing == 0 && used == node->count ? 0 : refuse_members(decoding, field, node, list);
@@ -164,22 +165,23 @@ static int check_flag(const struct silo_decoding *decoding, const struct silo_fi
 }
 
 int silo_check_members(const struct silo_decoding *decoding, const struct silo_field *field,
-                       const struct silo_member_list *list, const struct silo_json *const *found) {
+                       const struct silo_member_list *list,
+                       const struct silo_json *const *members) {
     struct silo_string unused;
     int result = 0;
     for (size_t i = 0; i < list->count && result == 0; i++) {
-        const struct silo_field *at = SILO_FIELD_MEMBER(field, list->members[i].name);
-        if (found[i] == NULL)
+        const struct silo_field *child = SILO_FIELD_MEMBER(field, list->members[i].name);
+        if (members[i] == NULL)
             continue;
         switch (list->members[i].check) {
         case SILO_CHECK_TEXT:
-            result = silo_need_short_text(decoding, at, found[i], &unused);
+            result = silo_need_short_text(decoding, child, members[i], &unused);
             break;
         case SILO_CHECK_NAME:
-            result = silo_need_name(decoding, at, found[i], &unused);
+            result = silo_need_name(decoding, child, members[i], &unused);
             break;
         case SILO_CHECK_FLAG:
-            result = check_flag(decoding, at, found[i]);
+            result = check_flag(decoding, child, members[i]);
             break;
         default:
             break;
@@ -188,9 +190,9 @@ int silo_check_members(const struct silo_decoding *decoding, const struct silo_f
     return result;
 }
 
-struct silo_string silo_member_text(const struct silo_json *found) {
-    return found != NULL ? (struct silo_string){found->text, found->count}
-                         : (struct silo_string){"", 0};
+struct silo_string silo_member_text(const struct silo_json *member) {
+    return member != NULL ? (struct silo_string){member->text, member->count}
+                          : (struct silo_string){"", 0};
 }
 
 int silo_need_items(const struct silo_decoding *decoding, const struct silo_field *field,
@@ -223,10 +225,10 @@ int silo_need_bool(const struct silo_decoding *decoding, const struct silo_field
 }
 
 int silo_need_minor(const struct silo_decoding *decoding, const struct silo_field *field,
-                    uint32_t wanted, const char *what) {
-    if (decoding->minor >= wanted)
+                    uint32_t minor, const char *noun) {
+    if (decoding->minor >= minor)
         return 0;
-    return silo_refuse(decoding, field, "%s are of format 1.%u, and the file of 1.%u", what, wanted,
+    return silo_refuse(decoding, field, "%s are of format 1.%u, and the file of 1.%u", noun, minor,
                        decoding->minor);
 }
 
@@ -275,12 +277,12 @@ static int by_text(const void *left, const void *right) {
 }
 
 int silo_texts_repeat(const struct silo_string *first, size_t count, size_t stride) {
-    const char *at = (const char *)first;
+    const char *items = (const char *)first;
     if (count <= 16) {
         for (size_t i = 1; i < count; i++) {
             for (size_t j = 0; j < i; j++) {
-                const struct silo_string *left = (const void *)(at + i * stride);
-                const struct silo_string *right = (const void *)(at + j * stride);
+                const struct silo_string *left = (const void *)(items + i * stride);
+                const struct silo_string *right = (const void *)(items + j * stride);
                 if (left->length == right->length &&
                     memcmp(left->data, right->data, left->length) == 0)
                     return 1;
@@ -292,7 +294,7 @@ int silo_texts_repeat(const struct silo_string *first, size_t count, size_t stri
     if (sorted == NULL)
         return -1;
     for (size_t i = 0; i < count; i++)
-        sorted[i] = (const void *)(at + i * stride);
+        sorted[i] = (const void *)(items + i * stride);
     qsort(sorted, count, sizeof *sorted, by_text);
     int repeat = 0;
     for (size_t i = 1; i < count && !repeat; i++)
@@ -306,30 +308,30 @@ int silo_need_names(const struct silo_decoding *decoding, const struct silo_fiel
                     uint32_t *count) {
     if (silo_need_items(decoding, field, node, MAX_LISTED_NAMES) != 0)
         return -1;
-    struct silo_string *found = silo_decoding_array(decoding, node->count, sizeof *found);
-    if (found == NULL)
+    struct silo_string *strings = silo_decoding_array(decoding, node->count, sizeof *strings);
+    if (strings == NULL)
         return -1;
     for (uint32_t i = 0; i < node->count; i++) {
-        if (silo_need_name(decoding, SILO_FIELD_ITEM(field, i), &node->items[i], &found[i]) != 0)
+        if (silo_need_name(decoding, SILO_FIELD_ITEM(field, i), &node->items[i], &strings[i]) != 0)
             return -1;
     }
-    const int repeat = silo_texts_repeat(found, node->count, sizeof *found);
+    const int repeat = silo_texts_repeat(strings, node->count, sizeof *strings);
     if (repeat != 0)
         return repeat < 0 ? silo_fail_memory(decoding->error)
                           : silo_refuse(decoding, field, "a name occurs twice");
-    *names = found;
+    *names = strings;
     *count = node->count;
     return 0;
 }
 
 int silo_need_word(const struct silo_decoding *decoding, const struct silo_field *field,
-                   const struct silo_json *node, const char *const *words, size_t count,
-                   const char *what, uint8_t *number) {
+                   const struct silo_json *node, const char *const *choices, size_t count,
+                   const char *noun, uint8_t *number) {
     for (size_t i = 0; i < count; i++) {
-        if (silo_json_is(node, words[i])) {
+        if (silo_json_is(node, choices[i])) {
             *number = (uint8_t)i;
             return 0;
         }
     }
-    return silo_refuse(decoding, field, "not %s", what);
+    return silo_refuse(decoding, field, "not %s", noun);
 }

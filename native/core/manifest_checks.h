@@ -42,19 +42,19 @@ void *silo_decoding_array(const struct silo_decoding *decoding, size_t count, si
 
 /* The following functions return 0, or -1 with the error filled. */
 
-/* Checks that a node is an object with the members of `list` and no others. Sets `found[i]` to the
- * value of member i, or to NULL if it is left out. */
+/* Checks that a node is an object with the members of `list` and no others. Sets `members[i]` to
+ * the value of member i, or to NULL if it is left out. */
 int silo_need_members(const struct silo_decoding *decoding, const struct silo_field *field,
                       const struct silo_json *node, const struct silo_member_list *list,
-                      const struct silo_json **found);
+                      const struct silo_json **members);
 
 /* Checks the values that silo_need_members found, for members with a check in `list`. `field` is
  * the object's. */
 int silo_check_members(const struct silo_decoding *decoding, const struct silo_field *field,
-                       const struct silo_member_list *list, const struct silo_json *const *found);
+                       const struct silo_member_list *list, const struct silo_json *const *members);
 
 /* Returns the text of a member that was checked; empty if the member is left out. */
-struct silo_string silo_member_text(const struct silo_json *found);
+struct silo_string silo_member_text(const struct silo_json *member);
 
 /* Checks that a node is a list of at most `most` items. */
 int silo_need_items(const struct silo_decoding *decoding, const struct silo_field *field,
@@ -66,9 +66,9 @@ int silo_need_integer(const struct silo_decoding *decoding, const struct silo_fi
 int silo_need_bool(const struct silo_decoding *decoding, const struct silo_field *field,
                    const struct silo_json *node, bool *value);
 
-/* Checks that the file's minor version is at least `wanted`, which added `what` ("structs"). */
+/* Checks that the file's minor version is at least `minor`, which added `noun` ("structs"). */
 int silo_need_minor(const struct silo_decoding *decoding, const struct silo_field *field,
-                    uint32_t wanted, const char *what);
+                    uint32_t minor, const char *noun);
 
 /* Reads a text of any length. */
 int silo_need_text(const struct silo_decoding *decoding, const struct silo_field *field,
@@ -87,10 +87,10 @@ int silo_need_names(const struct silo_decoding *decoding, const struct silo_fiel
                     const struct silo_json *node, const struct silo_string **names,
                     uint32_t *count);
 
-/* Returns the index of a text in a list of `count` words; -1 with the error filled. */
+/* Returns the index of a text among `count` choices; -1 with the error filled. */
 int silo_need_word(const struct silo_decoding *decoding, const struct silo_field *field,
-                   const struct silo_json *node, const char *const *words, size_t count,
-                   const char *what, uint8_t *number);
+                   const struct silo_json *node, const char *const *choices, size_t count,
+                   const char *noun, uint8_t *number);
 
 /* Returns 1 if a text occurs twice, 0 if not, or -1 if out of memory. `stride` is the distance in
  * bytes between two texts. */

@@ -3,7 +3,7 @@
 #include "json_text.h"
 
 /* The members of the object that describes the wanted variant. */
-struct wanted {
+struct variant_description {
     const struct silo_json *source, *target, *types, *facts, *constants, *options;
 };
 
@@ -27,20 +27,21 @@ static bool same(const struct silo_json *left, const struct silo_json *right) {
 }
 
 /* Whether a parameter has the wanted name and, with `types`, the wanted kind and dtype. */
-static bool is_parameter(const struct silo_json *one, const struct silo_json *wanted, bool types) {
+static bool is_parameter(const struct silo_json *parameter, const struct silo_json *expected,
+                         bool types) {
     static const struct silo_json null = {.type = SILO_JSON_NULL};
-    const struct silo_json *dtype = member(one, "dtype");
-    return same(member(one, "name"), &wanted->items[0]) &&
-           (!types || (same(member(one, "kind"), &wanted->items[1]) &&
-                       same(dtype != NULL ? dtype : &null, &wanted->items[2])));
+    const struct silo_json *dtype = member(parameter, "dtype");
+    return same(member(parameter, "name"), &expected->items[0]) &&
+           (!types || (same(member(parameter, "kind"), &expected->items[1]) &&
+                       same(dtype != NULL ? dtype : &null, &expected->items[2])));
 }
 
-static bool has_parameters(const struct silo_json *signature, const struct silo_json *wanted,
+static bool has_parameters(const struct silo_json *signature, const struct silo_json *expected,
                            bool types) {
-    bool has =
-        signature != NULL && signature->type == SILO_JSON_LIST && signature->count == wanted->count;
-    for (uint32_t i = 0; has && i < wanted->count; i++)
-        has = is_parameter(&signature->items[i], &wanted->items[i], types);
+    bool has = signature != NULL && signature->type == SILO_JSON_LIST &&
+               signature->count == expected->count;
+    for (uint32_t i = 0; has && i < expected->count; i++)
+        has = is_parameter(&signature->items[i], &expected->items[i], types);
     return has;
 }
 
@@ -81,30 +82,32 @@ static bool is_object(const struct silo_json *node) {
 /* Whether the constants of a specialization and the values of a config together equal the wanted
  * constants. */
 static bool are_constants(const struct silo_json *pairs, const struct silo_json *values,
-                          const struct silo_json *wanted) {
-    for (uint32_t i = 0; i < wanted->count; i++) {
-        const struct silo_json *name = &wanted->items[2 * i], *found = in_pairs(pairs, name);
-        if (!same(found != NULL ? found : in_object(values, name), name + 1))
+                          const struct silo_json *expected) {
+    for (uint32_t i = 0; i < expected->count; i++) {
+        const struct silo_json *name = &expected->items[2 * i], *pair = in_pairs(pairs, name);
+        if (!same(pair != NULL ? pair : in_object(values, name), name + 1))
             return false;
     }
     for (uint32_t i = 0; i < values->count; i++) {
-        if (in_object(wanted, &values->items[2 * i]) == NULL)
+        if (in_object(expected, &values->items[2 * i]) == NULL)
             return false;
     }
     for (uint32_t i = 0; i < pairs->count; i++) {
-        if (in_object(wanted, &pairs->items[i].items[0]) == NULL)
+        if (in_object(expected, &pairs->items[i].items[0]) == NULL)
             return false;
     }
     return true;
 }
 
 static bool serves(const struct silo_manifest *manifest, const struct silo_json *variant,
-                   const struct wanted *wanted) {
+                   const struct variant_description *description) {
     const struct silo_json *specialization, *config, *pairs, *values;
-    if (!same(row_at(manifest, SILO_TABLE_SOURCES, member(variant, "source")), wanted->source) ||
-        !same(row_at(manifest, SILO_TABLE_TARGETS, member(variant, "target")), wanted->target) ||
+    if (!same(row_at(manifest, SILO_TABLE_SOURCES, member(variant, "source")),
+              description->source) ||
+        !same(row_at(manifest, SILO_TABLE_TARGETS, member(variant, "target")),
+              description->target) ||
         !has_parameters(row_at(manifest, SILO_TABLE_SIGNATURES, member(variant, "signature")),
-                        wanted->types, true))
+                        description->types, true))
         return false;
     specialization =
         row_at(manifest, SILO_TABLE_SPECIALIZATIONS, member(variant, "specialization"));
@@ -113,13 +116,13 @@ static bool serves(const struct silo_manifest *manifest, const struct silo_json 
     values = member(config, "values");
     return are_pairs(pairs) && is_object(values) &&
            specialization->count == 2 && /* facts and constants only: neither extents nor a grid */
-           same(member(specialization, "facts"), wanted->facts) &&
-           same(member(config, "options"), wanted->options) &&
-           are_constants(pairs, values, wanted->constants);
+           same(member(specialization, "facts"), description->facts) &&
+           same(member(config, "options"), description->options) &&
+           are_constants(pairs, values, description->constants);
 }
 
 /* Whether the wanted object has the form that manifest_exact.h describes. */
-static bool is_wanted(const struct wanted *all) {
+static bool is_description(const struct variant_description *all) {
     bool is = all->source != NULL && all->target != NULL && all->facts != NULL &&
               all->options != NULL && is_object(all->constants) && all->types != NULL &&
               all->types->type == SILO_JSON_LIST;
@@ -129,15 +132,15 @@ static bool is_wanted(const struct wanted *all) {
 }
 
 int64_t silo_variants_exact(const struct silo_manifest *manifest, uint32_t kernel,
-                            const struct silo_json *wanted) {
+                            const struct silo_json *object) {
     const struct silo_json *const *members = manifest->kernels[kernel].members;
     const struct silo_json *variants = members[SILO_KERNEL_VARIANTS];
-    const struct wanted all = {member(wanted, "source"),    member(wanted, "target"),
-                               member(wanted, "types"),     member(wanted, "facts"),
-                               member(wanted, "constants"), member(wanted, "options")};
+    const struct variant_description all = {member(object, "source"),    member(object, "target"),
+                                            member(object, "types"),     member(object, "facts"),
+                                            member(object, "constants"), member(object, "options")};
     /* The kernel's parameters are compared first, because all variants of a kernel have the same
      * parameter names. */
-    if (!is_wanted(&all) || variants->type != SILO_JSON_LIST ||
+    if (!is_description(&all) || variants->type != SILO_JSON_LIST ||
         !has_parameters(row_at(manifest, SILO_TABLE_SIGNATURES, members[SILO_KERNEL_SIGNATURE]),
                         all.types, false))
         return -1;

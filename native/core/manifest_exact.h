@@ -4,8 +4,8 @@
 
 #include "manifest_state.h"
 
-/* Returns the number of the first variant of a kernel that was compiled for exactly `wanted`.
- * Returns -1 if there is none, or if `wanted` is not an object with these members:
+/* Returns the number of the first variant of a kernel that was compiled for exactly `object`.
+ * Returns -1 if there is none, or if `object` is not an object with these members:
  *
  *     source     [name of the kernel, fingerprint]
  *     target     "cuda:sm_90a"
@@ -18,6 +18,6 @@
  * here. Effects and defaults of parameters are not compared. Variants that were made for certain
  * extents or a certain grid, and variants with damaged rows, are not found. */
 int64_t silo_variants_exact(const struct silo_manifest *manifest, uint32_t kernel,
-                            const struct silo_json *wanted);
+                            const struct silo_json *object);
 
 #endif

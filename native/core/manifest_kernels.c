@@ -16,10 +16,10 @@ int silo_kernels_open(struct silo_manifest *manifest, const struct silo_decoding
     if (rows == NULL)
         return -1;
     for (uint32_t i = 0; i < node->count; i++) {
-        const struct silo_field *at = SILO_FIELD_ITEM(field, i);
-        const struct silo_field *name = SILO_FIELD_MEMBER(at, "name");
-        if (silo_need_members(decoding, at, &node->items[i], &SILO_KERNEL_LIST, rows[i].members) !=
-                0 ||
+        const struct silo_field *child = SILO_FIELD_ITEM(field, i);
+        const struct silo_field *name = SILO_FIELD_MEMBER(child, "name");
+        if (silo_need_members(decoding, child, &node->items[i], &SILO_KERNEL_LIST,
+                              rows[i].members) != 0 ||
             silo_need_name(decoding, name, rows[i].members[SILO_KERNEL_NAME], &rows[i].name) != 0)
             return -1;
         if (i != 0 && silo_text_order(&rows[i - 1].name, &rows[i].name) >= 0)
@@ -35,8 +35,8 @@ int64_t silo_kernels_find(const struct silo_manifest *manifest, const char *name
     uint32_t low = 0, high = manifest->kernel_count;
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
-        const struct silo_string *found = &manifest->kernels[middle].name;
-        const int order = silo_bytes_order(name, length, found->data, found->length);
+        const struct silo_string *middle_name = &manifest->kernels[middle].name;
+        const int order = silo_bytes_order(name, length, middle_name->data, middle_name->length);
         if (order == 0)
             return middle;
         if (order < 0)
@@ -75,15 +75,15 @@ static int decode_derived(const struct silo_decoding *decoding, const struct sil
         return -1;
     for (uint32_t i = 0; i < node->count; i++) {
         const struct silo_json *pair = &node->items[i];
-        const struct silo_field *at = SILO_FIELD_ITEM(field, i);
-        if (silo_need_items(decoding, at, pair, 2) != 0)
+        const struct silo_field *child = SILO_FIELD_ITEM(field, i);
+        if (silo_need_items(decoding, child, pair, 2) != 0)
             return -1;
         if (pair->count != 2)
-            return silo_refuse(decoding, at, "a derived constexpr is a name and an expression");
-        if (silo_need_name(decoding, SILO_FIELD_ITEM(at, 0), &pair->items[0], &derived[i].name) !=
-            0)
+            return silo_refuse(decoding, child, "a derived constexpr is a name and an expression");
+        if (silo_need_name(decoding, SILO_FIELD_ITEM(child, 0), &pair->items[0],
+                           &derived[i].name) != 0)
             return -1;
-        derived[i].node = silo_decode_node(decoding, SILO_FIELD_ITEM(at, 1), &pair->items[1]);
+        derived[i].node = silo_decode_node(decoding, SILO_FIELD_ITEM(child, 1), &pair->items[1]);
         if (derived[i].node == NULL)
             return -1;
     }
@@ -128,9 +128,9 @@ static int check_document(const struct silo_manifest *manifest,
     const int64_t number = silo_blob_number(manifest, decoding, field, index);
     if (number < 0)
         return -1;
-    const struct silo_string found = manifest->blobs[number].kind;
-    if (found.length != strlen(kind) || memcmp(found.data, kind, found.length) != 0)
-        return silo_refuse(decoding, field, "a blob of kind %s where %s is needed", found.data,
+    const struct silo_string blob_kind = manifest->blobs[number].kind;
+    if (blob_kind.length != strlen(kind) || memcmp(blob_kind.data, kind, blob_kind.length) != 0)
+        return silo_refuse(decoding, field, "a blob of kind %s where %s is needed", blob_kind.data,
                            kind);
     return 0;
 }

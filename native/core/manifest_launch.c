@@ -36,10 +36,10 @@ static bool is_part(struct silo_string part) {
     if ((part.length == 3 && memcmp(part.data, "nan", 3) == 0) ||
         (part.length == 4 && memcmp(part.data, "tf32", 4) == 0))
         return true;
-    const size_t before = part.length == 0 ? 0 : part.length - 1;
-    return ((before == 6 && memcmp(part.data, "shape.", 6) == 0) ||
-            (before == 7 && memcmp(part.data, "stride.", 7) == 0)) &&
-           part.data[before] >= '0' && part.data[before] < '0' + MAX_RANK;
+    const size_t end = part.length == 0 ? 0 : part.length - 1;
+    return ((end == 6 && memcmp(part.data, "shape.", 6) == 0) ||
+            (end == 7 && memcmp(part.data, "stride.", 7) == 0)) &&
+           part.data[end] >= '0' && part.data[end] < '0' + MAX_RANK;
 }
 
 /* Whether a part is "member.OFFSET.SIZE", a member of a struct by value: only digits, and exactly
@@ -156,35 +156,36 @@ static int decode_axes(const struct silo_decoding *decoding, const struct silo_f
 
 static int decode_map(const struct silo_decoding *decoding, const struct silo_field *field,
                       const struct silo_json *node, struct silo_tensor_map_info *map) {
-    const struct silo_json *found[SILO_MAP_MEMBERS];
+    const struct silo_json *members[SILO_MAP_MEMBERS];
     int64_t swizzle, bytes, type;
-    if (silo_need_members(decoding, field, node, &SILO_MAP_LIST, found) != 0 ||
-        silo_need_text(decoding, field, found[SILO_MAP_NAME], &map->name) != 0 ||
-        silo_need_integer(decoding, field, found[SILO_MAP_SWIZZLE], 0, MAX_SWIZZLE, &swizzle) !=
+    if (silo_need_members(decoding, field, node, &SILO_MAP_LIST, members) != 0 ||
+        silo_need_text(decoding, field, members[SILO_MAP_NAME], &map->name) != 0 ||
+        silo_need_integer(decoding, field, members[SILO_MAP_SWIZZLE], 0, MAX_SWIZZLE, &swizzle) !=
             0 ||
-        silo_need_integer(decoding, field, found[SILO_MAP_ELEMENT_BYTES], 1, 8, &bytes) != 0 ||
-        silo_need_integer(decoding, field, found[SILO_MAP_ELEMENT_TYPE], 0, MAX_ELEMENT_TYPE,
+        silo_need_integer(decoding, field, members[SILO_MAP_ELEMENT_BYTES], 1, 8, &bytes) != 0 ||
+        silo_need_integer(decoding, field, members[SILO_MAP_ELEMENT_TYPE], 0, MAX_ELEMENT_TYPE,
                           &type) != 0 ||
-        silo_need_items(decoding, field, found[SILO_MAP_BOX], MAX_RANK) != 0 ||
-        silo_need_bool(decoding, field, found[SILO_MAP_FP4_PADDED], &map->fp4_padded) != 0)
+        silo_need_items(decoding, field, members[SILO_MAP_BOX], MAX_RANK) != 0 ||
+        silo_need_bool(decoding, field, members[SILO_MAP_FP4_PADDED], &map->fp4_padded) != 0)
         return -1;
-    if ((bytes & (bytes - 1)) != 0 || found[SILO_MAP_BOX]->count == 0)
+    if ((bytes & (bytes - 1)) != 0 || members[SILO_MAP_BOX]->count == 0)
         return silo_refuse(decoding, field, "not a tensor map");
     map->swizzle = (int32_t)swizzle;
     map->element_type = (int32_t)type;
     map->element_bytes = (uint32_t)bytes;
-    map->rank = found[SILO_MAP_BOX]->count;
+    map->rank = members[SILO_MAP_BOX]->count;
     int64_t *box = silo_decoding_array(decoding, map->rank, sizeof *box);
     if (box == NULL)
         return -1;
     for (uint32_t i = 0; i < map->rank; i++) {
-        if (silo_need_integer(decoding, field, &found[SILO_MAP_BOX]->items[i], 1, MAX_BOX,
+        if (silo_need_integer(decoding, field, &members[SILO_MAP_BOX]->items[i], 1, MAX_BOX,
                               &box[i]) != 0)
             return -1;
     }
     map->box = box;
-    return found[SILO_MAP_AXES] == NULL ? 0
-                                        : decode_axes(decoding, field, found[SILO_MAP_AXES], map);
+    return members[SILO_MAP_AXES] == NULL
+               ? 0
+               : decode_axes(decoding, field, members[SILO_MAP_AXES], map);
 }
 
 static int decode_maps(const struct silo_decoding *decoding, const struct silo_field *field,
@@ -215,52 +216,52 @@ static int option_order(const void *left, const void *right) {
 
 /* Separates the members of launch info from options of compilers. */
 static int split(const struct silo_decoding *decoding, const struct silo_field *field,
-                 const struct silo_json *node, const struct silo_json *found[SILO_LAUNCH_MEMBERS],
+                 const struct silo_json *node, const struct silo_json *members[SILO_LAUNCH_MEMBERS],
                  struct silo_launch_info *launch) {
-    memset(found, 0, SILO_LAUNCH_MEMBERS * sizeof *found);
+    memset(members, 0, SILO_LAUNCH_MEMBERS * sizeof *members);
     if (node->type != SILO_JSON_OBJECT)
         return silo_refuse(decoding, field, "not launch info");
     uint32_t options = 0;
-    struct silo_launch_option *made = NULL;
+    struct silo_launch_option *entries = NULL;
     for (uint32_t i = 0; i < node->count; i++) {
         const struct silo_json *name = &node->items[2 * i], *value = name + 1;
         int member = 0;
         while (member < SILO_LAUNCH_MEMBERS && !silo_json_is(name, SILO_LAUNCH_NAMES[member].name))
             member++;
         if (member < SILO_LAUNCH_MEMBERS) {
-            found[member] = value;
+            members[member] = value;
             continue;
         }
         if (!silo_known_launch_option(decoding->known, name->text, name->count))
             return silo_refuse(decoding, field, "not launch info: no compiler here knows %s",
                                name->text);
-        if (made == NULL) {
-            made = silo_decoding_array(decoding, node->count, sizeof *made);
-            if (made == NULL)
+        if (entries == NULL) {
+            entries = silo_decoding_array(decoding, node->count, sizeof *entries);
+            if (entries == NULL)
                 return -1;
         }
-        made[options].name = (struct silo_string){name->text, name->count};
-        if (silo_need_integer(decoding, field, value, 1, MAX_COUNT, &made[options++].value) != 0)
+        entries[options].name = (struct silo_string){name->text, name->count};
+        if (silo_need_integer(decoding, field, value, 1, MAX_COUNT, &entries[options++].value) != 0)
             return -1;
     }
     for (int i = 0; i < SILO_LAUNCH_LIST.required; i++) {
-        if (found[i] == NULL)
+        if (members[i] == NULL)
             return silo_refuse(decoding, field, "not launch info: %s is missing",
                                SILO_LAUNCH_NAMES[i].name);
     }
     if (options > 1)
-        qsort(made, options, sizeof *made, option_order);
-    launch->options = made;
+        qsort(entries, options, sizeof *entries, option_order);
+    launch->options = entries;
     launch->option_count = options;
     return 0;
 }
 
 /* Decodes three sizes of at least 1. */
 static int decode_sizes(const struct silo_decoding *decoding, const struct silo_field *field,
-                        const struct silo_json *node, int64_t most, const char *what,
+                        const struct silo_json *node, int64_t most, const char *noun,
                         int64_t sizes[3]) {
     if (node->type != SILO_JSON_LIST || node->count != 3)
-        return silo_refuse(decoding, field, "not %s", what);
+        return silo_refuse(decoding, field, "not %s", noun);
     for (uint32_t i = 0; i < 3; i++) {
         if (silo_need_integer(decoding, field, &node->items[i], 1, most, &sizes[i]) != 0)
             return -1;
@@ -337,12 +338,12 @@ static int check_loader(const struct silo_decoding *decoding, const struct silo_
 
 int silo_decode_launch(const struct silo_decoding *decoding, const struct silo_field *field,
                        const struct silo_json *node, struct silo_launch_info *launch) {
-    const struct silo_json *found[SILO_LAUNCH_MEMBERS];
-    if (split(decoding, field, node, found, launch) != 0 ||
-        decode_layout(decoding, field, found[SILO_LAUNCH_LAYOUT], launch) != 0 ||
-        (found[SILO_LAUNCH_TENSOR_MAPS] != NULL &&
-         decode_maps(decoding, field, found[SILO_LAUNCH_TENSOR_MAPS], launch) != 0) ||
-        silo_need_text(decoding, field, found[SILO_LAUNCH_ENTRY], &launch->entry) != 0)
+    const struct silo_json *members[SILO_LAUNCH_MEMBERS];
+    if (split(decoding, field, node, members, launch) != 0 ||
+        decode_layout(decoding, field, members[SILO_LAUNCH_LAYOUT], launch) != 0 ||
+        (members[SILO_LAUNCH_TENSOR_MAPS] != NULL &&
+         decode_maps(decoding, field, members[SILO_LAUNCH_TENSOR_MAPS], launch) != 0) ||
+        silo_need_text(decoding, field, members[SILO_LAUNCH_ENTRY], &launch->entry) != 0)
         return -1;
     if (launch->entry.length == 0 || !silo_printable(launch->entry.data, launch->entry.length))
         return silo_refuse(decoding, field, "not an entry symbol");
@@ -357,25 +358,25 @@ int silo_decode_launch(const struct silo_decoding *decoding, const struct silo_f
         {SILO_LAUNCH_PROFILE_BYTES, MAX_BYTES, &launch->profile_bytes},
     };
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        if (silo_need_integer(decoding, field, found[counts[i].member], 0, counts[i].most,
+        if (silo_need_integer(decoding, field, members[counts[i].member], 0, counts[i].most,
                               counts[i].to) != 0)
             return -1;
     }
-    if (decode_align(decoding, field, found[SILO_LAUNCH_SCRATCH_ALIGN], &launch->scratch_align) !=
+    if (decode_align(decoding, field, members[SILO_LAUNCH_SCRATCH_ALIGN], &launch->scratch_align) !=
             0 ||
-        decode_align(decoding, field, found[SILO_LAUNCH_PROFILE_ALIGN], &launch->profile_align) !=
+        decode_align(decoding, field, members[SILO_LAUNCH_PROFILE_ALIGN], &launch->profile_align) !=
             0 ||
-        silo_need_bool(decoding, field, found[SILO_LAUNCH_COOPERATIVE], &launch->cooperative) !=
+        silo_need_bool(decoding, field, members[SILO_LAUNCH_COOPERATIVE], &launch->cooperative) !=
             0 ||
-        silo_need_bool(decoding, field, found[SILO_LAUNCH_PDL], &launch->pdl) != 0 ||
-        check_optional(decoding, field, found[SILO_LAUNCH_REGISTERS]) != 0 ||
-        check_optional(decoding, field, found[SILO_LAUNCH_SPILLS]) != 0 ||
-        decode_sizes(decoding, field, found[SILO_LAUNCH_CLUSTER], MAX_CLUSTER, "a cluster",
+        silo_need_bool(decoding, field, members[SILO_LAUNCH_PDL], &launch->pdl) != 0 ||
+        check_optional(decoding, field, members[SILO_LAUNCH_REGISTERS]) != 0 ||
+        check_optional(decoding, field, members[SILO_LAUNCH_SPILLS]) != 0 ||
+        decode_sizes(decoding, field, members[SILO_LAUNCH_CLUSTER], MAX_CLUSTER, "a cluster",
                      launch->cluster) != 0)
         return -1;
-    return check_loader(decoding, field, found[SILO_LAUNCH_LOADER]) != 0 ||
-                   decode_counts_blocks(decoding, field, found[SILO_LAUNCH_COUNTS_BLOCKS],
+    return check_loader(decoding, field, members[SILO_LAUNCH_LOADER]) != 0 ||
+                   decode_counts_blocks(decoding, field, members[SILO_LAUNCH_COUNTS_BLOCKS],
                                         launch) != 0
                ? -1
-               : decode_block(decoding, field, found[SILO_LAUNCH_BLOCK], launch);
+               : decode_block(decoding, field, members[SILO_LAUNCH_BLOCK], launch);
 }

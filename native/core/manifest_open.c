@@ -75,22 +75,22 @@ static int check_attachments(const struct silo_manifest *manifest,
                              const struct silo_decoding *decoding, const struct silo_json *node) {
     enum { MAX_ATTACHMENTS = 1 << 16 };
     const struct silo_field *field = SILO_FIELD_MEMBER(NULL, "attachments");
-    struct silo_string before = {NULL, 0}, name;
+    struct silo_string previous = {NULL, 0}, name;
     if (silo_need_items(decoding, field, node, MAX_ATTACHMENTS) != 0)
         return -1;
     for (uint32_t i = 0; i < node->count; i++) {
         const struct silo_json *pair = &node->items[i];
-        const struct silo_field *at = SILO_FIELD_ITEM(field, i);
+        const struct silo_field *child = SILO_FIELD_ITEM(field, i);
         if (pair->type != SILO_JSON_LIST || pair->count != 2)
-            return silo_refuse(decoding, at, "an attachment is a name and a blob");
-        if (silo_need_name(decoding, SILO_FIELD_ITEM(at, 0), &pair->items[0], &name) != 0)
+            return silo_refuse(decoding, child, "an attachment is a name and a blob");
+        if (silo_need_name(decoding, SILO_FIELD_ITEM(child, 0), &pair->items[0], &name) != 0)
             return -1;
-        if (i != 0 && silo_text_order(&before, &name) >= 0)
-            return silo_refuse(decoding, SILO_FIELD_ITEM(at, 0),
+        if (i != 0 && silo_text_order(&previous, &name) >= 0)
+            return silo_refuse(decoding, SILO_FIELD_ITEM(child, 0),
                                "attachments are not sorted, or two are called %s", name.data);
-        if (silo_blob_number(manifest, decoding, SILO_FIELD_ITEM(at, 1), &pair->items[1]) < 0)
+        if (silo_blob_number(manifest, decoding, SILO_FIELD_ITEM(child, 1), &pair->items[1]) < 0)
             return -1;
-        before = name;
+        previous = name;
     }
     if (node->count == 0)
         return silo_refuse(decoding, field, "a list of no attachments is left out");
@@ -99,7 +99,7 @@ static int check_attachments(const struct silo_manifest *manifest,
 
 int silo_manifest_open(struct silo_manifest *manifest, char *text, size_t bytes,
                        silo_error *error) {
-    const struct silo_decoding made = silo_decoding_of(manifest, error), *decoding = &made;
+    const struct silo_decoding state = silo_decoding_of(manifest, error), *decoding = &state;
     const struct silo_field *field = SILO_FIELD_MEMBER(NULL, "manifest");
     if (bytes < 2 || memcmp(text, "{\"", 2) != 0)
         return silo_refuse(decoding, field, "the manifest is no JSON object");
@@ -113,10 +113,10 @@ int silo_manifest_open(struct silo_manifest *manifest, char *text, size_t bytes,
     if (top == NULL)
         return silo_refuse(decoding, field, "the manifest is not canonical JSON: %s (byte %zu)",
                            problem, offset);
-    const struct silo_json *found[SILO_TOP_MEMBERS];
-    if (silo_need_members(decoding, field, top, &SILO_TOP_LIST, found) != 0)
+    const struct silo_json *members[SILO_TOP_MEMBERS];
+    if (silo_need_members(decoding, field, top, &SILO_TOP_LIST, members) != 0)
         return -1;
-    const struct silo_json *format = found[SILO_TOP_FORMAT];
+    const struct silo_json *format = members[SILO_TOP_FORMAT];
     if (format->type != SILO_JSON_LIST || format->count != 2 ||
         format->items[0].type != SILO_JSON_INT || format->items[1].type != SILO_JSON_INT ||
         format->items[0].integer != manifest->header.major ||
@@ -124,16 +124,16 @@ int silo_manifest_open(struct silo_manifest *manifest, char *text, size_t bytes,
         return silo_refuse(decoding, SILO_FIELD_MEMBER(NULL, "format"),
                            "the manifest says another version than the header, %u.%u",
                            manifest->header.major, manifest->header.minor);
-    if (check_texts(decoding, "producer", found[SILO_TOP_PRODUCER]) != 0 ||
-        check_texts(decoding, "toolchain", found[SILO_TOP_TOOLCHAIN]) != 0 ||
-        check_texts(decoding, "notes", found[SILO_TOP_NOTES]) != 0 ||
-        silo_blobs_open(manifest, decoding, found[SILO_TOP_BLOBS]) != 0 ||
-        (found[SILO_TOP_ATTACHMENTS] != NULL &&
-         check_attachments(manifest, decoding, found[SILO_TOP_ATTACHMENTS]) != 0) ||
-        (found[SILO_TOP_PLANS] != NULL &&
-         silo_plans_open(manifest, decoding, found[SILO_TOP_PLANS]) != 0) ||
-        silo_tables_open(decoding, found[SILO_TOP_TABLES], manifest->tables) != 0)
+    if (check_texts(decoding, "producer", members[SILO_TOP_PRODUCER]) != 0 ||
+        check_texts(decoding, "toolchain", members[SILO_TOP_TOOLCHAIN]) != 0 ||
+        check_texts(decoding, "notes", members[SILO_TOP_NOTES]) != 0 ||
+        silo_blobs_open(manifest, decoding, members[SILO_TOP_BLOBS]) != 0 ||
+        (members[SILO_TOP_ATTACHMENTS] != NULL &&
+         check_attachments(manifest, decoding, members[SILO_TOP_ATTACHMENTS]) != 0) ||
+        (members[SILO_TOP_PLANS] != NULL &&
+         silo_plans_open(manifest, decoding, members[SILO_TOP_PLANS]) != 0) ||
+        silo_tables_open(decoding, members[SILO_TOP_TABLES], manifest->tables) != 0)
         return -1;
     manifest->top = top;
-    return silo_kernels_open(manifest, decoding, found[SILO_TOP_KERNELS]);
+    return silo_kernels_open(manifest, decoding, members[SILO_TOP_KERNELS]);
 }

@@ -60,14 +60,14 @@ static int need_element(const struct silo_decoding *decoding, const struct silo_
 static int decode_argument(const struct silo_decoding *decoding, const struct silo_field *field,
                            const struct silo_json *node, struct silo_recorded_argument *argument) {
     static const char *const kinds[] = {"array", "integer", "float", "value"};
-    const struct silo_json *found[SILO_STEP_ARGUMENT_MEMBERS];
-    if (silo_need_members(decoding, field, node, &SILO_STEP_ARGUMENT_LIST, found) != 0 ||
-        silo_need_word(decoding, SILO_FIELD_MEMBER(field, "kind"), found[SILO_STEP_ARGUMENT_KIND],
+    const struct silo_json *members[SILO_STEP_ARGUMENT_MEMBERS];
+    if (silo_need_members(decoding, field, node, &SILO_STEP_ARGUMENT_LIST, members) != 0 ||
+        silo_need_word(decoding, SILO_FIELD_MEMBER(field, "kind"), members[SILO_STEP_ARGUMENT_KIND],
                        kinds, 4, "a kind of argument", &argument->kind) != 0)
         return -1;
-    const struct silo_json *type = found[SILO_STEP_ARGUMENT_DTYPE],
-                           *rank = found[SILO_STEP_ARGUMENT_RANK],
-                           *value = found[SILO_STEP_ARGUMENT_VALUE];
+    const struct silo_json *type = members[SILO_STEP_ARGUMENT_DTYPE],
+                           *rank = members[SILO_STEP_ARGUMENT_RANK],
+                           *value = members[SILO_STEP_ARGUMENT_VALUE];
     const bool is_array = argument->kind == SILO_RECORDED_ARRAY;
     if (is_array != (type != NULL) || (rank != NULL && !is_array) ||
         (value != NULL && argument->kind != SILO_RECORDED_VALUE))
@@ -82,10 +82,10 @@ static int decode_argument(const struct silo_decoding *decoding, const struct si
     argument->rank = (int32_t)axes;
     if (value == NULL)
         return 0; /* None, as the value of an argument */
-    const struct silo_field *at = SILO_FIELD_MEMBER(field, "value");
+    const struct silo_field *child = SILO_FIELD_MEMBER(field, "value");
     if (value->type == SILO_JSON_NULL)
-        return silo_refuse(decoding, at, "not in its canonical form");
-    return need_plain_value(decoding, at, value, &argument->value);
+        return silo_refuse(decoding, child, "not in its canonical form");
+    return need_plain_value(decoding, child, value, &argument->value);
 }
 
 static int decode_arguments(const struct silo_decoding *decoding, const struct silo_field *field,
@@ -96,13 +96,15 @@ static int decode_arguments(const struct silo_decoding *decoding, const struct s
     if (node->count != parameters->count)
         return silo_refuse(decoding, field, "%u arguments of a plan with %u parameters",
                            node->count, parameters->count);
-    struct silo_recorded_argument *made = silo_decoding_array(decoding, node->count, sizeof *made);
-    if (made == NULL)
+    struct silo_recorded_argument *arguments =
+        silo_decoding_array(decoding, node->count, sizeof *arguments);
+    if (arguments == NULL)
         return -1;
     for (uint32_t i = 0; i < node->count; i++)
-        if (decode_argument(decoding, SILO_FIELD_ITEM(field, i), &node->items[i], &made[i]) != 0)
+        if (decode_argument(decoding, SILO_FIELD_ITEM(field, i), &node->items[i], &arguments[i]) !=
+            0)
             return -1;
-    form->arguments = made;
+    form->arguments = arguments;
     return 0;
 }
 
@@ -172,24 +174,24 @@ static int decode_source(const struct reading *reading, const struct silo_field 
     const struct silo_decoding *decoding = reading->decoding;
     if (node->type != SILO_JSON_LIST || node->count != 3)
         return silo_refuse(decoding, field, "not an argument of a recorded launch");
-    const struct silo_field *at = SILO_FIELD_ITEM(field, 2);
+    const struct silo_field *child = SILO_FIELD_ITEM(field, 2);
     if (silo_need_name(decoding, SILO_FIELD_ITEM(field, 0), &node->items[0], &source->parameter) !=
             0 ||
         silo_need_word(decoding, SILO_FIELD_ITEM(field, 1), &node->items[1], kinds, 3,
                        "a source of an argument", &source->kind) != 0)
         return -1;
     if (source->kind == SILO_RECORDED_CONSTANT)
-        return need_plain_value(decoding, at, &node->items[2], &source->value);
+        return need_plain_value(decoding, child, &node->items[2], &source->value);
     if (source->kind == SILO_RECORDED_COMPUTED) {
-        source->node = decode_expression(reading, at, &node->items[2]);
+        source->node = decode_expression(reading, child, &node->items[2]);
         return source->node != NULL ? 0 : -1;
     }
     struct silo_string name;
-    if (silo_need_name(decoding, at, &node->items[2], &name) != 0)
+    if (silo_need_name(decoding, child, &node->items[2], &name) != 0)
         return -1;
     const int64_t number = argument_named(reading->parameters, &name);
     if (number < 0 || reading->arguments[number].kind == SILO_RECORDED_VALUE)
-        return silo_refuse(decoding, at, "%.64s is no argument of the plan that may change",
+        return silo_refuse(decoding, child, "%.64s is no argument of the plan that may change",
                            name.data);
     source->argument = (uint32_t)number;
     return 0;
@@ -199,18 +201,18 @@ static int decode_sources(const struct reading *reading, const struct silo_field
                           const struct silo_json *node, struct silo_recorded_launch *launch) {
     if (silo_need_items(reading->decoding, field, node, MAX_SOURCES) != 0)
         return -1;
-    struct silo_recorded_source *made =
-        silo_decoding_array(reading->decoding, node->count, sizeof *made);
-    if (made == NULL)
+    struct silo_recorded_source *sources =
+        silo_decoding_array(reading->decoding, node->count, sizeof *sources);
+    if (sources == NULL)
         return -1;
     for (uint32_t i = 0; i < node->count; i++)
-        if (decode_source(reading, SILO_FIELD_ITEM(field, i), &node->items[i], &made[i]) != 0)
+        if (decode_source(reading, SILO_FIELD_ITEM(field, i), &node->items[i], &sources[i]) != 0)
             return -1;
-    const int repeat = silo_texts_repeat(&made->parameter, node->count, sizeof *made);
+    const int repeat = silo_texts_repeat(&sources->parameter, node->count, sizeof *sources);
     if (repeat != 0)
         return repeat < 0 ? silo_fail_memory(reading->decoding->error)
                           : silo_refuse(reading->decoding, field, "a parameter occurs twice");
-    launch->sources = made;
+    launch->sources = sources;
     launch->source_count = node->count;
     return 0;
 }
@@ -237,24 +239,25 @@ static int decode_options(const struct silo_decoding *decoding, const struct sil
         return -1;
     if (node->count == 0)
         return silo_refuse(decoding, field, "a list of nothing is left out");
-    struct silo_named_value *made = silo_decoding_array(decoding, node->count, sizeof *made);
-    if (made == NULL)
+    struct silo_named_value *options = silo_decoding_array(decoding, node->count, sizeof *options);
+    if (options == NULL)
         return -1;
     for (uint32_t i = 0; i < node->count; i++) {
         const struct silo_json *pair = &node->items[i];
-        const struct silo_field *at = SILO_FIELD_ITEM(field, i);
+        const struct silo_field *child = SILO_FIELD_ITEM(field, i);
         if (pair->type != SILO_JSON_LIST || pair->count != 2)
-            return silo_refuse(decoding, at, "an option is a name and a value");
-        if (silo_need_name(decoding, SILO_FIELD_ITEM(at, 0), &pair->items[0], &made[i].name) != 0 ||
-            need_plain_value(decoding, SILO_FIELD_ITEM(at, 1), &pair->items[1], &made[i].value) !=
-                0)
+            return silo_refuse(decoding, child, "an option is a name and a value");
+        if (silo_need_name(decoding, SILO_FIELD_ITEM(child, 0), &pair->items[0],
+                           &options[i].name) != 0 ||
+            need_plain_value(decoding, SILO_FIELD_ITEM(child, 1), &pair->items[1],
+                             &options[i].value) != 0)
             return -1;
     }
-    const int repeat = silo_texts_repeat(&made->name, node->count, sizeof *made);
+    const int repeat = silo_texts_repeat(&options->name, node->count, sizeof *options);
     if (repeat != 0)
         return repeat < 0 ? silo_fail_memory(decoding->error)
                           : silo_refuse(decoding, field, "an option occurs twice");
-    launch->options = made;
+    launch->options = options;
     launch->option_count = node->count;
     return 0;
 }
@@ -262,15 +265,15 @@ static int decode_options(const struct silo_decoding *decoding, const struct sil
 static int decode_launch(const struct reading *reading, const struct silo_field *field,
                          const struct silo_json *node, struct silo_recorded_launch *launch) {
     const struct silo_decoding *decoding = reading->decoding;
-    const struct silo_json *found[SILO_STEP_LAUNCH_MEMBERS];
-    if (silo_need_members(decoding, field, node, &SILO_STEP_LAUNCH_LIST, found) != 0 ||
-        silo_need_name(decoding, SILO_FIELD_MEMBER(field, "kernel"), found[SILO_STEP_LAUNCH_KERNEL],
-                       &launch->kernel) != 0 ||
+    const struct silo_json *members[SILO_STEP_LAUNCH_MEMBERS];
+    if (silo_need_members(decoding, field, node, &SILO_STEP_LAUNCH_LIST, members) != 0 ||
+        silo_need_name(decoding, SILO_FIELD_MEMBER(field, "kernel"),
+                       members[SILO_STEP_LAUNCH_KERNEL], &launch->kernel) != 0 ||
         decode_sources(reading, SILO_FIELD_MEMBER(field, "arguments"),
-                       found[SILO_STEP_LAUNCH_ARGUMENTS], launch) != 0)
+                       members[SILO_STEP_LAUNCH_ARGUMENTS], launch) != 0)
         return -1;
-    const struct silo_json *grid = found[SILO_STEP_LAUNCH_GRID],
-                           *options = found[SILO_STEP_LAUNCH_OPTIONS];
+    const struct silo_json *grid = members[SILO_STEP_LAUNCH_GRID],
+                           *options = members[SILO_STEP_LAUNCH_OPTIONS];
     if (grid != NULL && decode_grid(reading, SILO_FIELD_MEMBER(field, "grid"), grid, launch) != 0)
         return -1;
     return options == NULL
@@ -283,30 +286,30 @@ static int decode_launch(const struct reading *reading, const struct silo_field 
 static int decode_form(const struct silo_decoding *decoding, const struct silo_field *field,
                        const struct silo_json *node, const struct silo_signature *parameters,
                        struct silo_recorded_form *form) {
-    const struct silo_json *found[SILO_STEP_FORM_MEMBERS];
-    if (silo_need_members(decoding, field, node, &SILO_STEP_FORM_LIST, found) != 0 ||
+    const struct silo_json *members[SILO_STEP_FORM_MEMBERS];
+    if (silo_need_members(decoding, field, node, &SILO_STEP_FORM_LIST, members) != 0 ||
         decode_arguments(decoding, SILO_FIELD_MEMBER(field, "arguments"),
-                         found[SILO_STEP_FORM_ARGUMENTS], parameters, form) != 0)
+                         members[SILO_STEP_FORM_ARGUMENTS], parameters, form) != 0)
         return -1;
     const struct reading reading = {decoding, parameters, form->arguments};
-    if (found[SILO_STEP_FORM_HOLDS] != NULL &&
-        decode_holds(&reading, SILO_FIELD_MEMBER(field, "holds"), found[SILO_STEP_FORM_HOLDS],
+    if (members[SILO_STEP_FORM_HOLDS] != NULL &&
+        decode_holds(&reading, SILO_FIELD_MEMBER(field, "holds"), members[SILO_STEP_FORM_HOLDS],
                      form) != 0)
         return -1;
-    const struct silo_json *launches = found[SILO_STEP_FORM_LAUNCHES];
-    const struct silo_field *at = SILO_FIELD_MEMBER(field, "launches");
-    if (silo_need_items(decoding, at, launches, MAX_LAUNCHES) != 0)
+    const struct silo_json *launches = members[SILO_STEP_FORM_LAUNCHES];
+    const struct silo_field *child = SILO_FIELD_MEMBER(field, "launches");
+    if (silo_need_items(decoding, child, launches, MAX_LAUNCHES) != 0)
         return -1;
     if (launches->count == 0)
-        return silo_refuse(decoding, at, "a form has at least one launch");
-    struct silo_recorded_launch *made =
-        silo_decoding_array(decoding, launches->count, sizeof *made);
-    if (made == NULL)
+        return silo_refuse(decoding, child, "a form has at least one launch");
+    struct silo_recorded_launch *array =
+        silo_decoding_array(decoding, launches->count, sizeof *array);
+    if (array == NULL)
         return -1;
     for (uint32_t i = 0; i < launches->count; i++)
-        if (decode_launch(&reading, SILO_FIELD_ITEM(at, i), &launches->items[i], &made[i]) != 0)
+        if (decode_launch(&reading, SILO_FIELD_ITEM(child, i), &launches->items[i], &array[i]) != 0)
             return -1;
-    form->launches = made;
+    form->launches = array;
     form->launch_count = launches->count;
     return 0;
 }
@@ -317,39 +320,40 @@ static int decode_parameters(const struct silo_decoding *decoding, const struct 
     if (silo_need_items(decoding, field, node, MAX_ARGUMENTS) != 0 ||
         silo_need_names(decoding, field, node, &names, &parameters->count) != 0)
         return -1;
-    struct silo_signature_parameter *made =
-        silo_decoding_array(decoding, node->count, sizeof *made);
-    if (made == NULL)
+    struct silo_signature_parameter *array =
+        silo_decoding_array(decoding, node->count, sizeof *array);
+    if (array == NULL)
         return -1;
     for (uint32_t i = 0; i < node->count; i++)
-        made[i].name = names[i];
-    parameters->parameters = made;
+        array[i].name = names[i];
+    parameters->parameters = array;
     return 0;
 }
 
 static int decode_plan(const struct silo_decoding *decoding, const struct silo_field *field,
                        const struct silo_json *node, struct silo_recorded_plan *plan) {
-    const struct silo_json *found[SILO_STEP_MEMBERS];
-    if (silo_need_members(decoding, field, node, &SILO_STEP_LIST, found) != 0 ||
-        silo_need_name(decoding, SILO_FIELD_MEMBER(field, "name"), found[SILO_STEP_NAME],
+    const struct silo_json *members[SILO_STEP_MEMBERS];
+    if (silo_need_members(decoding, field, node, &SILO_STEP_LIST, members) != 0 ||
+        silo_need_name(decoding, SILO_FIELD_MEMBER(field, "name"), members[SILO_STEP_NAME],
                        &plan->name) != 0 ||
         decode_parameters(decoding, SILO_FIELD_MEMBER(field, "parameters"),
-                          found[SILO_STEP_PARAMETERS], &plan->parameters) != 0)
+                          members[SILO_STEP_PARAMETERS], &plan->parameters) != 0)
         return -1;
-    const struct silo_json *forms = found[SILO_STEP_FORMS];
-    const struct silo_field *at = SILO_FIELD_MEMBER(field, "forms");
-    if (silo_need_items(decoding, at, forms, MAX_FORMS) != 0)
+    const struct silo_json *forms = members[SILO_STEP_FORMS];
+    const struct silo_field *child = SILO_FIELD_MEMBER(field, "forms");
+    if (silo_need_items(decoding, child, forms, MAX_FORMS) != 0)
         return -1;
     if (forms->count == 0)
-        return silo_refuse(decoding, at, "a plan has at least one form");
-    struct silo_recorded_form *made = silo_decoding_array(decoding, forms->count, sizeof *made);
-    if (made == NULL)
+        return silo_refuse(decoding, child, "a plan has at least one form");
+    struct silo_recorded_form *recorded =
+        silo_decoding_array(decoding, forms->count, sizeof *recorded);
+    if (recorded == NULL)
         return -1;
     for (uint32_t i = 0; i < forms->count; i++)
-        if (decode_form(decoding, SILO_FIELD_ITEM(at, i), &forms->items[i], &plan->parameters,
-                        &made[i]) != 0)
+        if (decode_form(decoding, SILO_FIELD_ITEM(child, i), &forms->items[i], &plan->parameters,
+                        &recorded[i]) != 0)
             return -1;
-    plan->forms = made;
+    plan->forms = recorded;
     plan->form_count = forms->count;
     return 0;
 }
@@ -365,11 +369,11 @@ int silo_plans_open(struct silo_manifest *manifest, const struct silo_decoding *
     if (plans == NULL)
         return -1;
     for (uint32_t i = 0; i < node->count; i++) {
-        const struct silo_field *at = SILO_FIELD_ITEM(field, i);
-        if (decode_plan(decoding, at, &node->items[i], &plans[i]) != 0)
+        const struct silo_field *child = SILO_FIELD_ITEM(field, i);
+        if (decode_plan(decoding, child, &node->items[i], &plans[i]) != 0)
             return -1;
         if (i != 0 && silo_text_order(&plans[i - 1].name, &plans[i].name) >= 0)
-            return silo_refuse(decoding, SILO_FIELD_MEMBER(at, "name"),
+            return silo_refuse(decoding, SILO_FIELD_MEMBER(child, "name"),
                                "plans are not sorted, or two are called %s", plans[i].name.data);
     }
     manifest->plans = plans;

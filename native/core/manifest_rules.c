@@ -15,7 +15,7 @@ enum { MAX_STEPS = 65536, MAX_BOUNDS = 64 };
  * differ. */
 static int check_order(const struct silo_decoding *decoding, const struct silo_field *field,
                        const struct silo_json *rules) {
-    struct silo_json_text before = {0}, now = {0};
+    struct silo_json_text previous = {0}, now = {0};
     int wrong = 0;
     for (uint32_t i = 0; i < rules->count && wrong == 0; i++) {
         now.bytes = 0;
@@ -23,17 +23,17 @@ static int check_order(const struct silo_decoding *decoding, const struct silo_f
         if (now.failed) {
             wrong = silo_fail_memory(decoding->error);
         } else if (i != 0) {
-            const int order = silo_bytes_order(before.data, before.bytes, now.data, now.bytes);
+            const int order = silo_bytes_order(previous.data, previous.bytes, now.data, now.bytes);
             if (order >= 0)
                 wrong = silo_refuse(decoding, field,
                                     order == 0 ? "two dispatch rules have one bucket"
                                                : "not in its canonical form");
         }
-        const struct silo_json_text kept = before;
-        before = now;
-        now = kept;
+        const struct silo_json_text swap = previous;
+        previous = now;
+        now = swap;
     }
-    silo_json_text_free(&before);
+    silo_json_text_free(&previous);
     silo_json_text_free(&now);
     return wrong;
 }
@@ -50,8 +50,8 @@ static int decode_table(const struct silo_decoding *decoding, const struct silo_
                         struct silo_rules *rules) {
     if (silo_need_items(decoding, field, node, UINT32_MAX) != 0)
         return -1;
-    struct silo_rule *made = silo_decoding_array(decoding, node->count, sizeof *made);
-    if (made == NULL)
+    struct silo_rule *array = silo_decoding_array(decoding, node->count, sizeof *array);
+    if (array == NULL)
         return -1;
     for (uint32_t i = 0; i < node->count; i++) {
         const struct silo_json *pair = &node->items[i];
@@ -70,12 +70,12 @@ static int decode_table(const struct silo_decoding *decoding, const struct silo_
             if (silo_decode_value(decoding, field, &bucket->items[j], &values[j]) != 0)
                 return -1;
         }
-        made[i].bucket = values;
-        made[i].config = new_config(decoding, field, &pair->items[1]);
-        if (made[i].config == NULL)
+        array[i].bucket = values;
+        array[i].config = new_config(decoding, field, &pair->items[1]);
+        if (array[i].config == NULL)
             return -1;
     }
-    rules->rules = made;
+    rules->rules = array;
     rules->rule_count = node->count;
     return check_order(decoding, field, node);
 }
@@ -83,9 +83,9 @@ static int decode_table(const struct silo_decoding *decoding, const struct silo_
 /* ---- the decision list ---- */
 
 static int decode_limit(const struct silo_decoding *decoding, const struct silo_field *field,
-                        const struct silo_json *node, bool *there, int64_t *limit) {
-    *there = node->type != SILO_JSON_NULL;
-    return *there ? silo_need_integer(decoding, field, node, 0, INT64_MAX, limit) : 0;
+                        const struct silo_json *node, bool *is_present, int64_t *limit) {
+    *is_present = node->type != SILO_JSON_NULL;
+    return *is_present ? silo_need_integer(decoding, field, node, 0, INT64_MAX, limit) : 0;
 }
 
 static int by_name(const void *name, const void *item) {
@@ -171,29 +171,29 @@ static const struct silo_string **sorted_names(const struct silo_decoding *decod
 static int decode_dispatch(const struct silo_decoding *decoding, const struct silo_field *field,
                            const struct silo_json *node, const struct silo_kernel_info *kernel,
                            struct silo_rules *rules) {
-    const struct silo_json *found[SILO_DISPATCH_MEMBERS];
-    if (silo_need_members(decoding, field, node, &SILO_DISPATCH_LIST, found) != 0 ||
-        silo_need_items(decoding, field, found[SILO_DISPATCH_KEY], SILO_MAX_MEMBERS) != 0)
+    const struct silo_json *members[SILO_DISPATCH_MEMBERS];
+    if (silo_need_members(decoding, field, node, &SILO_DISPATCH_LIST, members) != 0 ||
+        silo_need_items(decoding, field, members[SILO_DISPATCH_KEY], SILO_MAX_MEMBERS) != 0)
         return -1;
-    const uint32_t count = found[SILO_DISPATCH_KEY]->count;
+    const uint32_t count = members[SILO_DISPATCH_KEY]->count;
     struct silo_string *key = silo_decoding_array(decoding, count, sizeof *key);
     if (key == NULL)
         return -1;
     bool same = count == kernel->key_count;
     for (uint32_t i = 0; i < count; i++) {
-        if (silo_need_text(decoding, field, &found[SILO_DISPATCH_KEY]->items[i], &key[i]) != 0)
+        if (silo_need_text(decoding, field, &members[SILO_DISPATCH_KEY]->items[i], &key[i]) != 0)
             return -1;
         same = same && silo_text_order(&key[i], &kernel->key[i]) == 0;
     }
-    if (decode_table(decoding, field, found[SILO_DISPATCH_RULES], count, rules) != 0)
+    if (decode_table(decoding, field, members[SILO_DISPATCH_RULES], count, rules) != 0)
         return -1;
-    rules->fallback = new_config(decoding, field, found[SILO_DISPATCH_FALLBACK]);
+    rules->fallback = new_config(decoding, field, members[SILO_DISPATCH_FALLBACK]);
     if (rules->fallback == NULL)
         return -1;
-    if (found[SILO_DISPATCH_UNSEEN] != NULL) {
+    if (members[SILO_DISPATCH_UNSEEN] != NULL) {
         const struct silo_string **sorted = sorted_names(decoding, key, count);
         if (sorted == NULL ||
-            decode_steps(decoding, field, found[SILO_DISPATCH_UNSEEN], sorted, count, rules) != 0)
+            decode_steps(decoding, field, members[SILO_DISPATCH_UNSEEN], sorted, count, rules) != 0)
             return -1;
     }
     if (!same)
@@ -206,10 +206,10 @@ static int decode_dispatch(const struct silo_decoding *decoding, const struct si
 static int decode_compilers(struct silo_manifest *manifest, const struct silo_decoding *decoding,
                             const struct silo_field *field, const struct silo_json *node,
                             struct silo_rules *rules) {
-    const uint64_t wanted = (uint64_t)rules->rule_count + 1 + rules->step_count;
+    const uint64_t expected_count = (uint64_t)rules->rule_count + 1 + rules->step_count;
     if (silo_need_items(decoding, field, node, UINT32_MAX) != 0)
         return -1;
-    if (node->count != wanted)
+    if (node->count != expected_count)
         return silo_refuse(decoding, field,
                            "it names %u compilers for %u rules, a fallback and %u steps",
                            node->count, rules->rule_count, rules->step_count);
@@ -217,9 +217,9 @@ static int decode_compilers(struct silo_manifest *manifest, const struct silo_de
     if (compilers == NULL)
         return -1;
     for (uint32_t i = 0; i < node->count; i++) {
-        const struct silo_field *at = SILO_FIELD_ITEM(field, i);
-        if (silo_table_row(decoding, manifest->tables, SILO_TABLE_COMPILERS, at, &node->items[i]) ==
-            NULL)
+        const struct silo_field *child = SILO_FIELD_ITEM(field, i);
+        if (silo_table_row(decoding, manifest->tables, SILO_TABLE_COMPILERS, child,
+                           &node->items[i]) == NULL)
             return -1;
         compilers[i] = (uint32_t)node->items[i].integer;
     }
@@ -273,40 +273,41 @@ static int decode_one(struct silo_manifest *manifest, const struct silo_decoding
                       const struct silo_field *field, const struct silo_json *node,
                       const struct silo_kernel_info *kernel, struct silo_rules *rules,
                       struct identity *identity) {
-    const struct silo_json *found[SILO_RULES_MEMBERS];
-    if (silo_need_members(decoding, field, node, &SILO_RULES_LIST, found) != 0)
+    const struct silo_json *members[SILO_RULES_MEMBERS];
+    if (silo_need_members(decoding, field, node, &SILO_RULES_LIST, members) != 0)
         return -1;
     const struct silo_field *signature = SILO_FIELD_MEMBER(field, "signature");
     rules->target = silo_table_row(decoding, manifest->tables, SILO_TABLE_TARGETS,
-                                   SILO_FIELD_MEMBER(field, "target"), found[SILO_RULES_TARGET]);
+                                   SILO_FIELD_MEMBER(field, "target"), members[SILO_RULES_TARGET]);
     if (rules->target == NULL)
         return -1;
     rules->signature = silo_table_row(decoding, manifest->tables, SILO_TABLE_SIGNATURES, signature,
-                                      found[SILO_RULES_SIGNATURE]);
+                                      members[SILO_RULES_SIGNATURE]);
     if (rules->signature == NULL || decode_dispatch(decoding, SILO_FIELD_MEMBER(field, "rules"),
-                                                    found[SILO_RULES_RULES], kernel, rules) != 0)
+                                                    members[SILO_RULES_RULES], kernel, rules) != 0)
         return -1;
     int64_t space;
-    if (found[SILO_RULES_SPACE] != NULL &&
-        silo_need_integer(decoding, SILO_FIELD_MEMBER(field, "space"), found[SILO_RULES_SPACE], 1,
+    if (members[SILO_RULES_SPACE] != NULL &&
+        silo_need_integer(decoding, SILO_FIELD_MEMBER(field, "space"), members[SILO_RULES_SPACE], 1,
                           SILO_MAX_VARIANTS, &space) != 0)
         return -1;
-    if (found[SILO_RULES_EXTENTS] != NULL &&
+    if (members[SILO_RULES_EXTENTS] != NULL &&
         silo_decode_extents(decoding, SILO_FIELD_MEMBER(field, "extents"),
-                            found[SILO_RULES_EXTENTS], &rules->extents, &rules->extent_count) != 0)
+                            members[SILO_RULES_EXTENTS], &rules->extents,
+                            &rules->extent_count) != 0)
         return -1;
-    if (found[SILO_RULES_COMPILERS] != NULL &&
+    if (members[SILO_RULES_COMPILERS] != NULL &&
         decode_compilers(manifest, decoding, SILO_FIELD_MEMBER(field, "compilers"),
-                         found[SILO_RULES_COMPILERS], rules) != 0)
+                         members[SILO_RULES_COMPILERS], rules) != 0)
         return -1;
     struct silo_table *targets = &manifest->tables[SILO_TABLE_TARGETS];
     struct silo_table *signatures = &manifest->tables[SILO_TABLE_SIGNATURES];
-    const uint32_t target_row = (uint32_t)found[SILO_RULES_TARGET]->integer;
-    const uint32_t signature_row = (uint32_t)found[SILO_RULES_SIGNATURE]->integer;
+    const uint32_t target_row = (uint32_t)members[SILO_RULES_TARGET]->integer;
+    const uint32_t signature_row = (uint32_t)members[SILO_RULES_SIGNATURE]->integer;
     *identity = (struct identity){
         .target = &targets->rows[target_row],
         .signature = &signatures->rows[signature_row],
-        .extents = found[SILO_RULES_EXTENTS],
+        .extents = members[SILO_RULES_EXTENTS],
         .hash =
             silo_table_hash(targets, target_row) ^ 3 * silo_table_hash(signatures, signature_row),
     };

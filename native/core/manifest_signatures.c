@@ -16,53 +16,55 @@ static const char *const KINDS[] = {"any",  "pointer",   "integer",   "float",
 static const char *const EFFECTS[] = {"none", "read", "write", "both"};
 
 static int decode_parameter(const struct silo_decoding *decoding, const struct silo_field *field,
-                            const struct silo_json *node, struct silo_signature_parameter *made) {
-    const struct silo_json *found[SILO_PARAM_MEMBERS];
-    if (silo_need_members(decoding, field, node, &SILO_PARAM_LIST, found) != 0 ||
-        silo_need_text(decoding, field, found[SILO_PARAM_NAME], &made->name) != 0 ||
-        silo_need_word(decoding, field, found[SILO_PARAM_KIND], KINDS, sizeof KINDS / sizeof *KINDS,
-                       "a kind of parameters", &made->kind) != 0)
+                            const struct silo_json *node,
+                            struct silo_signature_parameter *parameter) {
+    const struct silo_json *members[SILO_PARAM_MEMBERS];
+    if (silo_need_members(decoding, field, node, &SILO_PARAM_LIST, members) != 0 ||
+        silo_need_text(decoding, field, members[SILO_PARAM_NAME], &parameter->name) != 0 ||
+        silo_need_word(decoding, field, members[SILO_PARAM_KIND], KINDS,
+                       sizeof KINDS / sizeof *KINDS, "a kind of parameters", &parameter->kind) != 0)
         return -1;
-    if (found[SILO_PARAM_DTYPE] != NULL) {
+    if (members[SILO_PARAM_DTYPE] != NULL) {
         struct silo_string name;
-        if (silo_need_text(decoding, field, found[SILO_PARAM_DTYPE], &name) != 0)
+        if (silo_need_text(decoding, field, members[SILO_PARAM_DTYPE], &name) != 0)
             return -1;
         const struct silo_dtype type = silo_dtype_named(name.data, name.length);
         if (type.bits == 0)
             return silo_refuse(decoding, field, "unknown dtype");
-        if (!silo_json_is(found[SILO_PARAM_DTYPE], silo_dtype_name(type)))
+        if (!silo_json_is(members[SILO_PARAM_DTYPE], silo_dtype_name(type)))
             return silo_refuse(decoding, field, "not in its canonical form");
-        made->element = (uint16_t)(type.code << 8 | type.bits);
+        parameter->element = (uint16_t)(type.code << 8 | type.bits);
     }
-    made->effect = SILO_EFFECT_BOTH;
-    if (found[SILO_PARAM_EFFECT] != NULL) {
-        if (silo_need_word(decoding, field, found[SILO_PARAM_EFFECT], EFFECTS,
-                           sizeof EFFECTS / sizeof *EFFECTS, "an effect", &made->effect) != 0)
+    parameter->effect = SILO_EFFECT_BOTH;
+    if (members[SILO_PARAM_EFFECT] != NULL) {
+        if (silo_need_word(decoding, field, members[SILO_PARAM_EFFECT], EFFECTS,
+                           sizeof EFFECTS / sizeof *EFFECTS, "an effect", &parameter->effect) != 0)
             return -1;
-        if (made->effect == SILO_EFFECT_BOTH)
+        if (parameter->effect == SILO_EFFECT_BOTH)
             return silo_refuse(decoding, field, "not in its canonical form");
     }
-    made->has_default = found[SILO_PARAM_DEFAULT] != NULL;
-    if (made->has_default) {
-        if (found[SILO_PARAM_DEFAULT]->type != SILO_JSON_LIST ||
-            found[SILO_PARAM_DEFAULT]->count != 1)
+    parameter->has_default = members[SILO_PARAM_DEFAULT] != NULL;
+    if (parameter->has_default) {
+        if (members[SILO_PARAM_DEFAULT]->type != SILO_JSON_LIST ||
+            members[SILO_PARAM_DEFAULT]->count != 1)
             return silo_refuse(decoding, field, "not a default");
-        if (silo_decode_value(decoding, field, found[SILO_PARAM_DEFAULT]->items, &made->fallback) !=
-            0)
+        if (silo_decode_value(decoding, field, members[SILO_PARAM_DEFAULT]->items,
+                              &parameter->fallback) != 0)
             return -1;
         /* The default of a pointer can only be None: a number would be an address that the caller
          * did not choose. */
-        if ((made->kind == SILO_PARAMETER_POINTER || made->kind == SILO_PARAMETER_DESCRIPTOR) &&
-            made->fallback.type != SILO_IS_NONE)
+        if ((parameter->kind == SILO_PARAMETER_POINTER ||
+             parameter->kind == SILO_PARAMETER_DESCRIPTOR) &&
+            parameter->fallback.type != SILO_IS_NONE)
             return silo_refuse(decoding, field, "%s is a pointer, whose default can only be None",
-                               made->name.data);
+                               parameter->name.data);
     }
-    made->specialize = made->align = true;
+    parameter->specialize = parameter->align = true;
     for (int i = SILO_PARAM_SPECIALIZE; i <= SILO_PARAM_ALIGN; i++) {
-        bool *flag = i == SILO_PARAM_SPECIALIZE ? &made->specialize : &made->align;
-        if (found[i] == NULL)
+        bool *flag = i == SILO_PARAM_SPECIALIZE ? &parameter->specialize : &parameter->align;
+        if (members[i] == NULL)
             continue;
-        if (silo_need_bool(decoding, field, found[i], flag) != 0)
+        if (silo_need_bool(decoding, field, members[i], flag) != 0)
             return -1;
         if (*flag)
             return silo_refuse(decoding, field, "not in its canonical form");
@@ -77,19 +79,19 @@ int silo_decode_signature(const struct silo_decoding *decoding, const struct sil
     if (node->count > MAX_PARAMETERS)
         return silo_refuse(decoding, field, "a signature of %u parameters; at most %d", node->count,
                            MAX_PARAMETERS);
-    struct silo_signature_parameter *made =
-        silo_decoding_array(decoding, node->count, sizeof *made);
-    if (made == NULL)
+    struct silo_signature_parameter *parameters =
+        silo_decoding_array(decoding, node->count, sizeof *parameters);
+    if (parameters == NULL)
         return -1;
     for (uint32_t i = 0; i < node->count; i++) {
-        if (decode_parameter(decoding, field, &node->items[i], &made[i]) != 0)
+        if (decode_parameter(decoding, field, &node->items[i], &parameters[i]) != 0)
             return -1;
     }
-    const int repeat = silo_texts_repeat(&made->name, node->count, sizeof *made);
+    const int repeat = silo_texts_repeat(&parameters->name, node->count, sizeof *parameters);
     if (repeat != 0)
         return repeat < 0 ? silo_fail_memory(decoding->error)
                           : silo_refuse(decoding, field, "two parameters have one name");
-    *signature = (struct silo_signature){node->count, made};
+    *signature = (struct silo_signature){node->count, parameters};
     return 0;
 }
 
@@ -114,30 +116,30 @@ static int decode_integers(const struct silo_decoding *decoding, const struct si
     enum { MAX_AXES = 32 };
     if (silo_need_items(decoding, field, node, MAX_AXES) != 0)
         return -1;
-    int64_t *made = silo_decoding_array(decoding, node->count, sizeof *made);
-    if (made == NULL)
+    int64_t *array = silo_decoding_array(decoding, node->count, sizeof *array);
+    if (array == NULL)
         return -1;
     for (uint32_t i = 0; i < node->count; i++) {
-        if (silo_need_integer(decoding, field, &node->items[i], low, INT64_MAX, &made[i]) != 0)
+        if (silo_need_integer(decoding, field, &node->items[i], low, INT64_MAX, &array[i]) != 0)
             return -1;
     }
-    *integers = made;
+    *integers = array;
     return 0;
 }
 
 /* Checks a list of at most MAX_PAIRS pairs of a text and a value of any kind. */
 static int check_pairs(const struct silo_decoding *decoding, const struct silo_field *field,
-                       const struct silo_json *node, const char *what) {
+                       const struct silo_json *node, const char *noun) {
     if (node->type != SILO_JSON_LIST)
-        return silo_refuse(decoding, field, "not %s", what);
+        return silo_refuse(decoding, field, "not %s", noun);
     if (node->count > MAX_PAIRS)
-        return silo_refuse(decoding, field, "%s of %u items; at most %d", what, node->count,
+        return silo_refuse(decoding, field, "%s of %u items; at most %d", noun, node->count,
                            MAX_PAIRS);
     for (uint32_t i = 0; i < node->count; i++) {
         const struct silo_json *pair = &node->items[i];
         if (pair->type != SILO_JSON_LIST || pair->count != 2 ||
             pair->items[0].type != SILO_JSON_TEXT)
-            return silo_refuse(decoding, field, "not %s", what);
+            return silo_refuse(decoding, field, "not %s", noun);
     }
     return 0;
 }
@@ -151,17 +153,17 @@ static bool is_divisor(const struct silo_json *node, uint8_t *divisor) {
     return true;
 }
 
-static bool is_axis(const struct silo_json *node, struct silo_dynamic_axis *made) {
+static bool is_axis(const struct silo_json *node, struct silo_dynamic_axis *axis) {
     if (node->type != SILO_JSON_LIST || node->count != 3)
         return false;
     const struct silo_json *stride = &node->items[1];
     const bool passed = stride->type == SILO_JSON_NULL;
-    if (!is_divisor(&node->items[0], &made->divisor) ||
-        !is_divisor(&node->items[2], &made->stride_divisor) ||
+    if (!is_divisor(&node->items[0], &axis->divisor) ||
+        !is_divisor(&node->items[2], &axis->stride_divisor) ||
         (!passed && (stride->type != SILO_JSON_INT || stride->integer < 0 || stride->integer > 1 ||
-                     made->stride_divisor != 1)))
+                     axis->stride_divisor != 1)))
         return false;
-    made->stride = passed ? SILO_STRIDE_PASSED : (int8_t)stride->integer;
+    axis->stride = passed ? SILO_STRIDE_PASSED : (int8_t)stride->integer;
     return true;
 }
 
@@ -175,37 +177,39 @@ static bool are_bits(const struct silo_json *node, uint8_t *bits) {
 /* Decodes a silo.core.extents.DynamicLayout. */
 static int decode_dynamic(const struct silo_decoding *decoding, const struct silo_field *field,
                           const struct silo_json *node, const struct silo_dynamic_layout **layout) {
-    const struct silo_json *found[SILO_PASSED_MEMBERS];
-    struct silo_dynamic_layout *made = silo_decoding_array(decoding, 1, sizeof *made);
-    if (made == NULL || silo_need_members(decoding, field, node, &SILO_PASSED_LIST, found) != 0 ||
-        silo_need_items(decoding, field, found[SILO_PASSED_AXES], SILO_DYNAMIC_AXES) != 0)
+    const struct silo_json *members[SILO_PASSED_MEMBERS];
+    struct silo_dynamic_layout *dynamic = silo_decoding_array(decoding, 1, sizeof *dynamic);
+    if (dynamic == NULL ||
+        silo_need_members(decoding, field, node, &SILO_PASSED_LIST, members) != 0 ||
+        silo_need_items(decoding, field, members[SILO_PASSED_AXES], SILO_DYNAMIC_AXES) != 0)
         return -1;
-    const struct silo_json *axes = found[SILO_PASSED_AXES], *bits = found[SILO_PASSED_BITS];
-    made->rank = (uint8_t)axes->count;
+    const struct silo_json *axes = members[SILO_PASSED_AXES], *bits = members[SILO_PASSED_BITS];
+    dynamic->rank = (uint8_t)axes->count;
     bool good = bits->type == SILO_JSON_LIST && bits->count == 2 &&
-                are_bits(&bits->items[0], &made->size_bits) &&
-                are_bits(&bits->items[1], &made->offset_bits);
+                are_bits(&bits->items[0], &dynamic->size_bits) &&
+                are_bits(&bits->items[1], &dynamic->offset_bits);
     for (uint32_t i = 0; good && i < axes->count; i++)
-        good = is_axis(&axes->items[i], &made->axes[i]);
+        good = is_axis(&axes->items[i], &dynamic->axes[i]);
     if (!good)
         return silo_refuse(decoding, field, "not a dynamic layout");
     if (silo_need_minor(decoding, field, SILO_LAYOUTS_MINOR, "dynamic layouts") != 0)
         return -1;
-    *layout = made;
+    *layout = dynamic;
     return 0;
 }
 
 static int decode_static(const struct silo_decoding *decoding, const struct silo_field *field,
-                         const struct silo_json *node, struct silo_named_extents *made) {
-    const struct silo_json *found[SILO_ARRAY_MEMBERS];
-    if (silo_need_members(decoding, field, node, &SILO_ARRAY_LIST, found) != 0 ||
-        decode_integers(decoding, field, found[SILO_ARRAY_SHAPE], 0, &made->shape) != 0)
+                         const struct silo_json *node, struct silo_named_extents *extents) {
+    const struct silo_json *members[SILO_ARRAY_MEMBERS];
+    if (silo_need_members(decoding, field, node, &SILO_ARRAY_LIST, members) != 0 ||
+        decode_integers(decoding, field, members[SILO_ARRAY_SHAPE], 0, &extents->shape) != 0)
         return -1;
-    const struct silo_json *shape = found[SILO_ARRAY_SHAPE], *strides = found[SILO_ARRAY_STRIDES];
-    made->rank = shape->count;
+    const struct silo_json *shape = members[SILO_ARRAY_SHAPE],
+                           *strides = members[SILO_ARRAY_STRIDES];
+    extents->rank = shape->count;
     if (strides == NULL)
         return 0;
-    if (decode_integers(decoding, field, strides, INT64_MIN, &made->strides) != 0)
+    if (decode_integers(decoding, field, strides, INT64_MIN, &extents->strides) != 0)
         return -1;
     return strides->count == shape->count
                ? 0
@@ -218,23 +222,23 @@ int silo_decode_extents(const struct silo_decoding *decoding, const struct silo_
                         uint32_t *count) {
     if (check_pairs(decoding, field, node, "the extents of arrays") != 0)
         return -1;
-    struct silo_named_extents *made = silo_decoding_array(decoding, node->count, sizeof *made);
-    if (made == NULL)
+    struct silo_named_extents *array = silo_decoding_array(decoding, node->count, sizeof *array);
+    if (array == NULL)
         return -1;
     for (uint32_t i = 0; i < node->count; i++) {
         const struct silo_json *pair = node->items[i].items;
-        made[i].name = (struct silo_string){pair[0].text, pair[0].count};
+        array[i].name = (struct silo_string){pair[0].text, pair[0].count};
         const bool dynamic =
             pair[1].type == SILO_JSON_OBJECT && silo_json_member(&pair[1], "axes") != NULL;
-        if ((dynamic ? decode_dynamic(decoding, field, &pair[1], &made[i].dynamic)
-                     : decode_static(decoding, field, &pair[1], &made[i])) != 0)
+        if ((dynamic ? decode_dynamic(decoding, field, &pair[1], &array[i].dynamic)
+                     : decode_static(decoding, field, &pair[1], &array[i])) != 0)
             return -1;
-        if (i != 0 && silo_text_order(&made[i - 1].name, &made[i].name) >= 0)
+        if (i != 0 && silo_text_order(&array[i - 1].name, &array[i].name) >= 0)
             return silo_refuse(decoding, field, "not the extents of arrays, sorted by name");
     }
     if (node->count == 0)
         return silo_refuse(decoding, field, "not the extents of arrays, sorted by name");
-    *extents = made;
+    *extents = array;
     *count = node->count;
     return 0;
 }
@@ -246,7 +250,7 @@ static const char *const FACTS[] = {"aligned16", "divisible16", "equal1",
                                     "none",      "range32",     "configblock"};
 
 static int decode_facts(const struct silo_decoding *decoding, const struct silo_field *field,
-                        const struct silo_json *node, struct silo_specialization *made) {
+                        const struct silo_json *node, struct silo_specialization *special) {
     if (check_pairs(decoding, field, node, "the facts of a specialization") != 0)
         return -1;
     struct silo_named_fact *facts = silo_decoding_array(decoding, node->count, sizeof *facts);
@@ -264,13 +268,13 @@ static int decode_facts(const struct silo_decoding *decoding, const struct silo_
         if (order > 0 || (order == 0 && strcmp(FACTS[facts[i - 1].fact], FACTS[facts[i].fact]) > 0))
             return silo_refuse(decoding, field, "not in its canonical form");
     }
-    made->facts = facts;
-    made->fact_count = node->count;
+    special->facts = facts;
+    special->fact_count = node->count;
     return 0;
 }
 
 static int decode_constants(const struct silo_decoding *decoding, const struct silo_field *field,
-                            const struct silo_json *node, struct silo_specialization *made) {
+                            const struct silo_json *node, struct silo_specialization *special) {
     if (check_pairs(decoding, field, node, "the constants of a specialization") != 0)
         return -1;
     struct silo_named_value *constants =
@@ -293,8 +297,8 @@ static int decode_constants(const struct silo_decoding *decoding, const struct s
         if (order > 0)
             return silo_refuse(decoding, field, "not in its canonical form");
     }
-    made->constants = constants;
-    made->constant_count = node->count;
+    special->constants = constants;
+    special->constant_count = node->count;
     return 0;
 }
 
@@ -312,21 +316,21 @@ static int decode_grid(const struct silo_decoding *decoding, const struct silo_f
 int silo_decode_specialization(const struct silo_decoding *decoding, const struct silo_field *field,
                                const struct silo_json *node,
                                struct silo_specialization *specialization) {
-    const struct silo_json *found[SILO_SPECIALIZATION_MEMBERS];
-    struct silo_specialization *made = specialization;
-    if (silo_need_members(decoding, field, node, &SILO_SPECIALIZATION_LIST, found) != 0 ||
-        decode_facts(decoding, field, found[SILO_SPECIALIZATION_FACTS], made) != 0 ||
-        decode_constants(decoding, field, found[SILO_SPECIALIZATION_CONSTANTS], made) != 0)
+    const struct silo_json *members[SILO_SPECIALIZATION_MEMBERS];
+    struct silo_specialization *special = specialization;
+    if (silo_need_members(decoding, field, node, &SILO_SPECIALIZATION_LIST, members) != 0 ||
+        decode_facts(decoding, field, members[SILO_SPECIALIZATION_FACTS], special) != 0 ||
+        decode_constants(decoding, field, members[SILO_SPECIALIZATION_CONSTANTS], special) != 0)
         return -1;
-    if (found[SILO_SPECIALIZATION_EXTENTS] != NULL &&
-        silo_decode_extents(decoding, field, found[SILO_SPECIALIZATION_EXTENTS], &made->extents,
-                            &made->extent_count) != 0)
+    if (members[SILO_SPECIALIZATION_EXTENTS] != NULL &&
+        silo_decode_extents(decoding, field, members[SILO_SPECIALIZATION_EXTENTS],
+                            &special->extents, &special->extent_count) != 0)
         return -1;
-    made->has_grid = found[SILO_SPECIALIZATION_GRID] != NULL;
-    if (made->has_grid &&
-        decode_grid(decoding, field, found[SILO_SPECIALIZATION_GRID], made->grid) != 0)
+    special->has_grid = members[SILO_SPECIALIZATION_GRID] != NULL;
+    if (special->has_grid &&
+        decode_grid(decoding, field, members[SILO_SPECIALIZATION_GRID], special->grid) != 0)
         return -1;
-    return found[SILO_SPECIALIZATION_EXTENTS] != NULL || made->has_grid
+    return members[SILO_SPECIALIZATION_EXTENTS] != NULL || special->has_grid
                ? silo_need_minor(decoding, field, SILO_SPECIALIZATION_EXTENTS_SINCE, "extents")
                : 0;
 }
@@ -413,17 +417,17 @@ int silo_decode_target(const struct silo_decoding *decoding, const struct silo_f
         return -1;
     const char *text = target->text.data;
     const char *colon = memchr(text, ':', target->text.length);
-    const size_t before = colon != NULL ? (size_t)(colon - text) : target->text.length;
-    if (!silo_known_target_kind(decoding->known, text, before))
+    const size_t kind_length = colon != NULL ? (size_t)(colon - text) : target->text.length;
+    if (!silo_known_target_kind(decoding->known, text, kind_length))
         return silo_refuse(decoding, field, "unknown target %s", text);
     if (colon == NULL)
         return silo_refuse(decoding, field, "the target %s names no arch", text);
-    char *kind = silo_decoding_array(decoding, before + 1, 1);
+    char *kind = silo_decoding_array(decoding, kind_length + 1, 1);
     if (kind == NULL)
         return -1;
-    memcpy(kind, text, before);
-    target->kind = (struct silo_string){kind, (uint32_t)before};
-    target->arch = (struct silo_string){colon + 1, target->text.length - (uint32_t)before - 1};
+    memcpy(kind, text, kind_length);
+    target->kind = (struct silo_string){kind, (uint32_t)kind_length};
+    target->arch = (struct silo_string){colon + 1, target->text.length - (uint32_t)kind_length - 1};
     if (!is_arch(target->kind, target->arch.data, target->arch.length))
         return silo_refuse(decoding, field, "unknown target %s: not an arch of %s", text, kind);
     return 0;

@@ -24,16 +24,16 @@ int silo_table_named(const char *name) {
 int silo_tables_open(const struct silo_decoding *decoding, const struct silo_json *node,
                      struct silo_table tables[SILO_TABLES]) {
     const struct silo_field *field = SILO_FIELD_MEMBER(NULL, "tables");
-    const struct silo_json *found[SILO_TABLES];
-    if (silo_need_members(decoding, field, node, &SILO_TABLE_LIST, found) != 0)
+    const struct silo_json *members[SILO_TABLES];
+    if (silo_need_members(decoding, field, node, &SILO_TABLE_LIST, members) != 0)
         return -1;
     for (int i = 0; i < SILO_TABLES; i++) {
         struct silo_table *table = &tables[i];
-        if (silo_need_items(decoding, SILO_FIELD_MEMBER(field, SILO_TABLE_NAMES[i].name), found[i],
-                            MAX_ROWS) != 0)
+        if (silo_need_items(decoding, SILO_FIELD_MEMBER(field, SILO_TABLE_NAMES[i].name),
+                            members[i], MAX_ROWS) != 0)
             return -1;
-        table->rows = found[i]->items;
-        table->count = found[i]->count;
+        table->rows = members[i]->items;
+        table->count = members[i]->count;
         table->values = silo_decoding_array(decoding, table->count, sizeof *table->values);
         table->lengths = silo_decoding_array(decoding, table->count, sizeof *table->lengths);
         table->hashes = silo_decoding_array(decoding, table->count, sizeof *table->hashes);
@@ -63,22 +63,22 @@ static int decode_source(const struct silo_decoding *decoding, const struct silo
 }
 
 static int decode(const struct silo_decoding *decoding, const struct silo_field *field,
-                  const struct silo_json *node, int kind, void *made) {
+                  const struct silo_json *node, int kind, void *value) {
     switch (kind) {
     case SILO_TABLE_CONFIGS:
-        return silo_decode_config(decoding, field, node, made);
+        return silo_decode_config(decoding, field, node, value);
     case SILO_TABLE_LAUNCHES:
-        return silo_decode_launch(decoding, field, node, made);
+        return silo_decode_launch(decoding, field, node, value);
     case SILO_TABLE_SIGNATURES:
-        return silo_decode_signature(decoding, field, node, made);
+        return silo_decode_signature(decoding, field, node, value);
     case SILO_TABLE_SOURCES:
-        return decode_source(decoding, field, node, made);
+        return decode_source(decoding, field, node, value);
     case SILO_TABLE_SPECIALIZATIONS:
-        return silo_decode_specialization(decoding, field, node, made);
+        return silo_decode_specialization(decoding, field, node, value);
     case SILO_TABLE_TARGETS:
-        return silo_decode_target(decoding, field, node, made);
+        return silo_decode_target(decoding, field, node, value);
     default:
-        return silo_need_short_text(decoding, field, node, made);
+        return silo_need_short_text(decoding, field, node, value);
     }
 }
 
@@ -90,11 +90,11 @@ static const void *row(const struct silo_decoding *decoding, struct silo_table *
     const struct silo_field *of = SILO_FIELD_MEMBER(NULL, "tables");
     const struct silo_field *named = SILO_FIELD_MEMBER(of, SILO_TABLE_NAMES[kind].name);
     const struct silo_field *field = SILO_FIELD_ITEM(named, number);
-    void *made = silo_decoding_array(decoding, 1, SIZES[kind]);
-    if (made == NULL || decode(decoding, field, &table->rows[number], kind, made) != 0)
+    void *row_data = silo_decoding_array(decoding, 1, SIZES[kind]);
+    if (row_data == NULL || decode(decoding, field, &table->rows[number], kind, row_data) != 0)
         return NULL;
-    table->values[number] = made;
-    return made;
+    table->values[number] = row_data;
+    return row_data;
 }
 
 const void *silo_table_row(const struct silo_decoding *decoding, struct silo_table *tables,

@@ -13,33 +13,33 @@
 /* Reads a double in exactly the form of Python's float.hex: "-0x1.8000000000000p+1". */
 static bool read_hex_float(const char *text, size_t length, double *value) {
     enum { DIGITS = 13, BIAS = 1023, LEAST = -1022 };
-    const char *at = text, *end = text + length;
-    const bool negative = at < end && *at == '-';
-    at += negative;
-    const size_t left = (size_t)(end - at);
-    if (left == 3 && memcmp(at, "inf", 3) == 0) {
+    const char *cursor = text, *end = text + length;
+    const bool negative = cursor < end && *cursor == '-';
+    cursor += negative;
+    const size_t remaining = (size_t)(end - cursor);
+    if (remaining == 3 && memcmp(cursor, "inf", 3) == 0) {
         *value = negative ? -(double)INFINITY : (double)INFINITY;
         return true;
     }
-    if (left == 3 && memcmp(at, "nan", 3) == 0 && !negative) {
+    if (remaining == 3 && memcmp(cursor, "nan", 3) == 0 && !negative) {
         *value = (double)NAN;
         return true;
     }
-    if (left == 8 && memcmp(at, "0x0.0p+0", 8) == 0) {
+    if (remaining == 8 && memcmp(cursor, "0x0.0p+0", 8) == 0) {
         *value = negative ? -0.0 : 0.0;
         return true;
     }
-    if (left < 4 + DIGITS + 3 || at[0] != '0' || at[1] != 'x' || (at[2] != '0' && at[2] != '1') ||
-        at[3] != '.' || at[4 + DIGITS] != 'p')
+    if (remaining < 4 + DIGITS + 3 || cursor[0] != '0' || cursor[1] != 'x' ||
+        (cursor[2] != '0' && cursor[2] != '1') || cursor[3] != '.' || cursor[4 + DIGITS] != 'p')
         return false;
     uint64_t bits = 0;
     for (int i = 0; i < DIGITS; i++) {
-        const char c = at[4 + i];
+        const char c = cursor[4 + i];
         if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f')))
             return false;
         bits = bits << 4 | (uint64_t)(c <= '9' ? c - '0' : c - 'a' + 10);
     }
-    const char *exponent_at = at + 4 + DIGITS + 1;
+    const char *exponent_at = cursor + 4 + DIGITS + 1;
     const char sign = *exponent_at++;
     int exponent = 0;
     const size_t digits = (size_t)(end - exponent_at);
@@ -53,7 +53,7 @@ static bool read_hex_float(const char *text, size_t length, double *value) {
     }
     if (sign == '-')
         exponent = -exponent;
-    if (at[2] == '1') {
+    if (cursor[2] == '1') {
         if (exponent < LEAST || exponent > BIAS)
             return false;
         bits |= (uint64_t)(exponent + BIAS) << 52;
@@ -270,31 +270,31 @@ static int decode_members(const struct silo_decoding *decoding, const struct sil
     if (node->count > SILO_MAX_MEMBERS)
         return silo_refuse(decoding, field, "values of a config: %u members; at most %d",
                            node->count, SILO_MAX_MEMBERS);
-    struct silo_named_value *made = silo_decoding_array(decoding, node->count, sizeof *made);
-    if (made == NULL)
+    struct silo_named_value *members = silo_decoding_array(decoding, node->count, sizeof *members);
+    if (members == NULL)
         return -1;
     bool sorted = true;
     for (uint32_t i = 0; i < node->count; i++) {
-        made[i].name = (struct silo_string){node->items[2 * i].text, node->items[2 * i].count};
-        if (silo_decode_value(decoding, field, &node->items[2 * i + 1], &made[i].value) != 0)
+        members[i].name = (struct silo_string){node->items[2 * i].text, node->items[2 * i].count};
+        if (silo_decode_value(decoding, field, &node->items[2 * i + 1], &members[i].value) != 0)
             return -1;
-        sorted = sorted && (i == 0 || by_name(&made[i - 1], &made[i]) < 0);
+        sorted = sorted && (i == 0 || by_name(&members[i - 1], &members[i]) < 0);
     }
     if (!sorted)
-        qsort(made, node->count, sizeof *made, by_name);
-    *values = made;
+        qsort(members, node->count, sizeof *members, by_name);
+    *values = members;
     *count = node->count;
     return 0;
 }
 
 int silo_decode_config(const struct silo_decoding *decoding, const struct silo_field *field,
                        const struct silo_json *node, struct silo_config *config) {
-    const struct silo_json *found[SILO_CONFIG_MEMBERS];
-    if (silo_need_members(decoding, field, node, &SILO_CONFIG_LIST, found) != 0 ||
-        decode_members(decoding, field, found[SILO_CONFIG_VALUES], &config->values,
+    const struct silo_json *members[SILO_CONFIG_MEMBERS];
+    if (silo_need_members(decoding, field, node, &SILO_CONFIG_LIST, members) != 0 ||
+        decode_members(decoding, field, members[SILO_CONFIG_VALUES], &config->values,
                        &config->value_count) != 0)
         return -1;
-    return decode_members(decoding, field, found[SILO_CONFIG_OPTIONS], &config->options,
+    return decode_members(decoding, field, members[SILO_CONFIG_OPTIONS], &config->options,
                           &config->option_count);
 }
 
@@ -321,11 +321,11 @@ static bool is_value(const struct silo_json *node, const struct silo_value *valu
     case SILO_IS_BIG_INT:
         return silo_json_is(tag, "int") && is_text(body, value->text);
     case SILO_IS_FLOAT: {
-        double found;
+        double real;
         if (!silo_json_is(tag, "float") || body->type != SILO_JSON_TEXT ||
-            !read_hex_float(body->text, body->count, &found))
+            !read_hex_float(body->text, body->count, &real))
             return false;
-        return isnan(found) ? isnan(value->real) : memcmp(&found, &value->real, sizeof found) == 0;
+        return isnan(real) ? isnan(value->real) : memcmp(&real, &value->real, sizeof real) == 0;
     }
     case SILO_IS_ELEMENT: {
         const struct silo_dtype type = {(uint8_t)(value->element >> 8), (uint8_t)value->element};
@@ -354,14 +354,15 @@ static bool are_members(const struct silo_json *node, const struct silo_named_va
         return false;
     for (uint32_t i = 0; i < count; i++) {
         /* Writers sort the members, so that usually member i has the name of values[i]. */
-        uint32_t at = i;
-        if (!is_text(&node->items[2 * at], values[i].name)) {
-            for (at = 0; at < count && !is_text(&node->items[2 * at], values[i].name);)
-                at++;
-            if (at == count)
+        uint32_t position = i;
+        if (!is_text(&node->items[2 * position], values[i].name)) {
+            for (position = 0;
+                 position < count && !is_text(&node->items[2 * position], values[i].name);)
+                position++;
+            if (position == count)
                 return false;
         }
-        if (!is_value(&node->items[2 * at + 1], &values[i].value))
+        if (!is_value(&node->items[2 * position + 1], &values[i].value))
             return false;
     }
     return true;

@@ -61,10 +61,10 @@ static const struct silo_string *first_unknown(const struct silo_specialization 
                                                const struct silo_signature *signature) {
     for (uint32_t i = 0; i < specialization->extent_count; i++) {
         const struct silo_string *name = &specialization->extents[i].name;
-        bool known = false;
-        for (uint32_t j = 0; j < signature->count && !known; j++)
-            known = silo_text_order(&signature->parameters[j].name, name) == 0;
-        if (!known)
+        bool is_parameter = false;
+        for (uint32_t j = 0; j < signature->count && !is_parameter; j++)
+            is_parameter = silo_text_order(&signature->parameters[j].name, name) == 0;
+        if (!is_parameter)
             return name;
     }
     return &specialization->extents[0].name;
@@ -77,26 +77,26 @@ static const struct silo_specialization *specialization_of(struct silo_manifest 
                                                            const struct silo_field *field,
                                                            const struct silo_json *index,
                                                            const struct silo_signature *signature) {
-    const struct silo_specialization *found =
+    const struct silo_specialization *special =
         silo_table_row(decoding, manifest->tables, SILO_TABLE_SPECIALIZATIONS, field, index);
-    if (found == NULL || found->extent_count == 0)
-        return found;
-    uint32_t known = 0; /* names are unique among parameters, and among extents */
+    if (special == NULL || special->extent_count == 0)
+        return special;
+    uint32_t parameter_count = 0; /* names are unique among parameters, and among extents */
     for (uint32_t i = 0; i < signature->count; i++)
-        known += has_extents(found, &signature->parameters[i].name);
-    if (known != found->extent_count) {
+        parameter_count += has_extents(special, &signature->parameters[i].name);
+    if (parameter_count != special->extent_count) {
         silo_refuse(decoding, field, "it has extents of %s, and no such parameter",
-                    first_unknown(found, signature)->data);
+                    first_unknown(special, signature)->data);
         return NULL;
     }
-    return found;
+    return special;
 }
 
 /* ---- one variant ---- */
 
 static int decode_tables(struct silo_manifest *manifest, const struct silo_decoding *decoding,
-                         const struct silo_field *field, const struct silo_json *const *found,
-                         struct silo_variant *made) {
+                         const struct silo_field *field, const struct silo_json *const *members,
+                         struct silo_variant *variant) {
     const void *rows[SILO_VARIANT_MEMBERS] = {NULL};
     /* In the same order as in Python, so that C and Python report the same fault first. */
     static const uint8_t order[] = {SILO_VARIANT_SOURCE,         SILO_VARIANT_SIGNATURE,
@@ -104,89 +104,89 @@ static int decode_tables(struct silo_manifest *manifest, const struct silo_decod
                                     SILO_VARIANT_TARGET,         SILO_VARIANT_LAUNCH};
     for (size_t i = 0; i < sizeof order; i++) {
         const int which = order[i];
-        const struct silo_field *at = SILO_FIELD_MEMBER(field, SILO_VARIANT_NAMES[which].name);
+        const struct silo_field *child = SILO_FIELD_MEMBER(field, SILO_VARIANT_NAMES[which].name);
         if (which == SILO_VARIANT_SPECIALIZATION) {
-            rows[which] = specialization_of(manifest, decoding, at, found[which],
+            rows[which] = specialization_of(manifest, decoding, child, members[which],
                                             rows[SILO_VARIANT_SIGNATURE]);
         } else {
             size_t row = 0;
             while (ROWS[row].member != which)
                 row++;
             rows[which] =
-                silo_table_row(decoding, manifest->tables, ROWS[row].table, at, found[which]);
+                silo_table_row(decoding, manifest->tables, ROWS[row].table, child, members[which]);
         }
         if (rows[which] == NULL)
             return -1;
     }
     const struct silo_source_row *source = rows[SILO_VARIANT_SOURCE];
-    made->kernel = source->kernel;
-    made->source = source->fingerprint;
-    made->signature = rows[SILO_VARIANT_SIGNATURE];
-    made->specialization = rows[SILO_VARIANT_SPECIALIZATION];
-    made->config = rows[SILO_VARIANT_CONFIG];
-    made->target = rows[SILO_VARIANT_TARGET];
-    made->launch = rows[SILO_VARIANT_LAUNCH];
+    variant->kernel = source->kernel;
+    variant->source = source->fingerprint;
+    variant->signature = rows[SILO_VARIANT_SIGNATURE];
+    variant->specialization = rows[SILO_VARIANT_SPECIALIZATION];
+    variant->config = rows[SILO_VARIANT_CONFIG];
+    variant->target = rows[SILO_VARIANT_TARGET];
+    variant->launch = rows[SILO_VARIANT_LAUNCH];
     return 0;
 }
 
 static int decode_blobs(const struct silo_manifest *manifest, const struct silo_decoding *decoding,
-                        const struct silo_field *field, const struct silo_json *const *found,
-                        struct silo_variant *made) {
+                        const struct silo_field *field, const struct silo_json *const *members,
+                        struct silo_variant *variant) {
     const struct silo_field *sidecars_field =
         SILO_FIELD_MEMBER(field, SILO_VARIANT_NAMES[SILO_VARIANT_SIDECARS].name);
     const int64_t blob = silo_blob_number(
         manifest, decoding, SILO_FIELD_MEMBER(field, SILO_VARIANT_NAMES[SILO_VARIANT_BLOB].name),
-        found[SILO_VARIANT_BLOB]);
+        members[SILO_VARIANT_BLOB]);
     if (blob < 0)
         return -1;
-    made->blob = (uint32_t)blob;
-    made->sidecar_count = found[SILO_VARIANT_SIDECARS]->count;
-    uint32_t *sidecars = silo_decoding_array(decoding, made->sidecar_count, sizeof *sidecars);
+    variant->blob = (uint32_t)blob;
+    variant->sidecar_count = members[SILO_VARIANT_SIDECARS]->count;
+    uint32_t *sidecars = silo_decoding_array(decoding, variant->sidecar_count, sizeof *sidecars);
     if (sidecars == NULL)
         return -1;
-    for (uint32_t i = 0; i < made->sidecar_count; i++) {
+    for (uint32_t i = 0; i < variant->sidecar_count; i++) {
         const int64_t number = silo_blob_number(manifest, decoding, sidecars_field,
-                                                &found[SILO_VARIANT_SIDECARS]->items[i]);
+                                                &members[SILO_VARIANT_SIDECARS]->items[i]);
         if (number < 0)
             return -1;
         sidecars[i] = (uint32_t)number;
     }
-    made->sidecars = sidecars;
+    variant->sidecars = sidecars;
     return 0;
 }
 
 static int decode(struct silo_manifest *manifest, const struct silo_decoding *decoding,
                   const struct silo_field *field, const struct silo_json *node,
-                  const struct silo_signature *parameters, struct silo_variant *made) {
+                  const struct silo_signature *parameters, struct silo_variant *variant) {
     static const char *const bases[] = {"measured", "heuristic"};
-    const struct silo_json *found[SILO_VARIANT_MEMBERS] = {NULL};
+    const struct silo_json *members[SILO_VARIANT_MEMBERS] = {NULL};
     uint8_t basis;
-    if (silo_need_members(decoding, field, node, &SILO_VARIANT_LIST, found) != 0 ||
+    if (silo_need_members(decoding, field, node, &SILO_VARIANT_LIST, members) != 0 ||
         silo_need_items(decoding,
                         SILO_FIELD_MEMBER(field, SILO_VARIANT_NAMES[SILO_VARIANT_SIDECARS].name),
-                        found[SILO_VARIANT_SIDECARS], SILO_MAX_SIDECARS) != 0 ||
+                        members[SILO_VARIANT_SIDECARS], SILO_MAX_SIDECARS) != 0 ||
         silo_need_word(decoding,
                        SILO_FIELD_MEMBER(field, SILO_VARIANT_NAMES[SILO_VARIANT_BASIS].name),
-                       found[SILO_VARIANT_BASIS], bases, 2, "a basis", &basis) != 0 ||
-        decode_tables(manifest, decoding, field, found, made) != 0 ||
-        decode_blobs(manifest, decoding, field, found, made) != 0)
+                       members[SILO_VARIANT_BASIS], bases, 2, "a basis", &basis) != 0 ||
+        decode_tables(manifest, decoding, field, members, variant) != 0 ||
+        decode_blobs(manifest, decoding, field, members, variant) != 0)
         return -1;
     const struct silo_string *compiler =
         silo_table_row(decoding, manifest->tables, SILO_TABLE_COMPILERS,
                        SILO_FIELD_MEMBER(field, SILO_VARIANT_NAMES[SILO_VARIANT_COMPILER].name),
-                       found[SILO_VARIANT_COMPILER]);
-    if (compiler == NULL || silo_check_members(decoding, field, &SILO_VARIANT_LIST, found) != 0)
+                       members[SILO_VARIANT_COMPILER]);
+    if (compiler == NULL || silo_check_members(decoding, field, &SILO_VARIANT_LIST, members) != 0)
         return -1;
-    made->compiler = *compiler;
-    made->job = silo_member_text(found[SILO_VARIANT_JOB]);
-    made->hidden_memory = silo_member_text(found[SILO_VARIANT_HIDDEN_MEMORY]);
-    if (!silo_same_parameters(made->signature, parameters))
+    variant->compiler = *compiler;
+    variant->job = silo_member_text(members[SILO_VARIANT_JOB]);
+    variant->hidden_memory = silo_member_text(members[SILO_VARIANT_HIDDEN_MEMORY]);
+    if (!silo_same_parameters(variant->signature, parameters))
         return silo_refuse(
             decoding, SILO_FIELD_MEMBER(field, SILO_VARIANT_NAMES[SILO_VARIANT_SIGNATURE].name),
             "it has other parameters than the kernel");
     return silo_table_row(decoding, manifest->tables, SILO_TABLE_REASONS,
                           SILO_FIELD_MEMBER(field, SILO_VARIANT_NAMES[SILO_VARIANT_REASON].name),
-                          found[SILO_VARIANT_REASON]) != NULL
+                          members[SILO_VARIANT_REASON]) != NULL
                ? 0
                : -1;
 }
@@ -220,11 +220,11 @@ static const struct silo_variant *new_variant(struct silo_manifest *manifest,
                                               const struct silo_decoding *decoding,
                                               const struct silo_field *field, uint32_t kernel,
                                               uint32_t number) {
-    struct silo_variant *made = silo_decoding_array(decoding, 1, sizeof *made);
-    if (made == NULL || decode(manifest, decoding, field, row_of(manifest, kernel, number),
-                               manifest->kernels[kernel].info->signature, made) != 0)
+    struct silo_variant *variant = silo_decoding_array(decoding, 1, sizeof *variant);
+    if (variant == NULL || decode(manifest, decoding, field, row_of(manifest, kernel, number),
+                                  manifest->kernels[kernel].info->signature, variant) != 0)
         return NULL;
-    return made;
+    return variant;
 }
 
 const struct silo_variant *silo_variants_get(struct silo_manifest *manifest,
@@ -239,14 +239,14 @@ const struct silo_variant *silo_variants_get(struct silo_manifest *manifest,
         return NULL;
     if (row->variants[number] != NULL)
         return row->variants[number];
-    const struct silo_variant *made = new_variant(manifest, decoding, field, kernel, number);
+    const struct silo_variant *variant = new_variant(manifest, decoding, field, kernel, number);
     uint64_t length = row->expanded;
-    if (made == NULL ||
+    if (variant == NULL ||
         expand(manifest, decoding, field, row_of(manifest, kernel, number), &length) != 0)
         return NULL;
     row->expanded = length;
-    row->variants[number] = made;
-    return made;
+    row->variants[number] = variant;
+    return variant;
 }
 
 /* ---- checking and grouping all variants ---- */
@@ -265,36 +265,36 @@ struct identities {
     uint32_t count, mask;
 };
 
-static int identities_begin(struct identities *made, uint32_t most, silo_error *error) {
+static int identities_begin(struct identities *set, uint32_t most, silo_error *error) {
     uint32_t room = 4;
     while (room < 2 * most)
         room *= 2;
-    *made = (struct identities){.all = calloc((size_t)most + 1, sizeof *made->all),
-                                .places = calloc(room, sizeof *made->places),
-                                .mask = room - 1};
-    return made->all != NULL && made->places != NULL ? 0 : silo_fail_memory(error);
+    *set = (struct identities){.all = calloc((size_t)most + 1, sizeof *set->all),
+                               .places = calloc(room, sizeof *set->places),
+                               .mask = room - 1};
+    return set->all != NULL && set->places != NULL ? 0 : silo_fail_memory(error);
 }
 
-static void identities_end(struct identities *made) {
-    free(made->all);
-    free(made->places);
+static void identities_end(struct identities *set) {
+    free(set->all);
+    free(set->places);
 }
 
 /* Returns the number of an identity; a new identity gets the next number. */
-static uint32_t identities_add(struct identities *made, const struct identity *identity) {
+static uint32_t identities_add(struct identities *set, const struct identity *identity) {
     uint64_t hash = 0;
     for (size_t i = 0; i < sizeof identity->rows / sizeof *identity->rows; i++) {
         hash = (hash ^ identity->rows[i]) * UINT64_C(0x9E3779B97F4A7C15);
         hash ^= hash >> 32;
     }
-    for (uint32_t at = (uint32_t)hash & made->mask;; at = (at + 1) & made->mask) {
-        const uint32_t number = made->places[at];
+    for (uint32_t slot = (uint32_t)hash & set->mask;; slot = (slot + 1) & set->mask) {
+        const uint32_t number = set->places[slot];
         if (number == 0) {
-            made->all[made->count] = *identity;
-            made->places[at] = ++made->count;
-            return made->count - 1;
+            set->all[set->count] = *identity;
+            set->places[slot] = ++set->count;
+            return set->count - 1;
         }
-        if (memcmp(&made->all[number - 1], identity, sizeof *identity) == 0)
+        if (memcmp(&set->all[number - 1], identity, sizeof *identity) == 0)
             return number - 1;
     }
 }
@@ -359,10 +359,11 @@ static bool has_members(const struct silo_decoding *decoding, const struct silo_
     if (node->type != SILO_JSON_OBJECT)
         return false;
     for (int i = 0; i < list->count; i++) {
-        const bool there = list->members[i].since <= decoding->minor && member(node, i) != NULL;
-        if (!there && i < list->required)
+        const bool is_present =
+            list->members[i].since <= decoding->minor && member(node, i) != NULL;
+        if (!is_present && i < list->required)
             return false;
-        used += there;
+        used += is_present;
     }
     return used == node->count;
 }

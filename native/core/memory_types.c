@@ -21,9 +21,9 @@ static const struct silo_memory_type types[] = {
 
 const struct silo_memory_type *silo_memory_type(int32_t type) {
     static const struct silo_memory_type unknown = {.name = "an unknown device"};
-    const bool known =
+    const bool is_known =
         type >= 0 && (size_t)type < sizeof types / sizeof *types && types[type].name != NULL;
-    return known ? &types[type] : &unknown;
+    return is_known ? &types[type] : &unknown;
 }
 
 struct silo_gpu *silo_gpu_usual(void) {

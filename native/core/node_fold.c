@@ -34,20 +34,20 @@ static struct silo_node *new_node(struct silo_node_pool *pool, silo_error *error
 
 static const struct silo_node *constant(int64_t value, struct silo_node_pool *pool,
                                         silo_error *error) {
-    struct silo_node *made = new_node(pool, error);
-    if (made != NULL)
-        *made = (struct silo_node){.type = SILO_NODE_CONST, .value = value};
-    return made;
+    struct silo_node *result = new_node(pool, error);
+    if (result != NULL)
+        *result = (struct silo_node){.type = SILO_NODE_CONST, .value = value};
+    return result;
 }
 
 static const struct silo_node *operation(uint8_t op, const struct silo_node *left,
                                          const struct silo_node *right, struct silo_node_pool *pool,
                                          silo_error *error) {
-    struct silo_node *made = new_node(pool, error);
-    if (made != NULL)
-        *made = (struct silo_node){
+    struct silo_node *result = new_node(pool, error);
+    if (result != NULL)
+        *result = (struct silo_node){
             .type = SILO_NODE_OP, .op = op, .operand_count = 2, .operands = {left, right, NULL}};
-    return made;
+    return result;
 }
 
 static bool is_constant(const struct silo_node *node, int64_t value) {
@@ -80,9 +80,9 @@ static const struct silo_node *simplified(const struct silo_node *op, struct sil
                                           silo_error *error);
 
 /* Makes an operation on two operands, and simplifies it. */
-static const struct silo_node *made_of(uint8_t op, const struct silo_node *left,
-                                       const struct silo_node *right, struct silo_node_pool *pool,
-                                       silo_error *error) {
+static const struct silo_node *operation_of(uint8_t op, const struct silo_node *left,
+                                            const struct silo_node *right,
+                                            struct silo_node_pool *pool, silo_error *error) {
     const struct silo_node *node = operation(op, left, right, pool, error);
     return node == NULL ? NULL : simplified(node, pool, error);
 }
@@ -93,7 +93,7 @@ static const struct silo_node *truth_of(const struct silo_node *node, struct sil
     if (silo_node_is_predicate(node))
         return node;
     const struct silo_node *zero = constant(0, pool, error);
-    return zero == NULL ? NULL : made_of(SILO_NODE_NE, node, zero, pool, error);
+    return zero == NULL ? NULL : operation_of(SILO_NODE_NE, node, zero, pool, error);
 }
 
 /* If all operands are constants, computes the operation. Returns false if an operand is not
@@ -120,7 +120,7 @@ static const struct silo_node *simplified(const struct silo_node *op, struct sil
                                           silo_error *error) {
     const struct silo_node *first = op->operands[0];
     const struct silo_node *last = op->operands[op->operand_count - 1];
-    const bool known = first->type == SILO_NODE_CONST;
+    const bool is_constant_first = first->type == SILO_NODE_CONST;
     int64_t value = 0;
     if (worked_out(op, &value))
         return constant(value, pool, error);
@@ -128,13 +128,13 @@ static const struct silo_node *simplified(const struct silo_node *op, struct sil
         return op; /* the operation is kept, and fails when it is evaluated */
     switch ((enum silo_node_op)op->op) {
     case SILO_NODE_SELECT:
-        return known ? op->operands[first->value ? 1 : 2] : op;
+        return is_constant_first ? op->operands[first->value ? 1 : 2] : op;
     case SILO_NODE_AND:
-        if (!known)
+        if (!is_constant_first)
             return op;
         return first->value ? truth_of(last, pool, error) : constant(0, pool, error);
     case SILO_NODE_OR:
-        if (!known)
+        if (!is_constant_first)
             return op;
         return first->value ? constant(1, pool, error) : truth_of(last, pool, error);
     case SILO_NODE_ADD:
@@ -159,22 +159,22 @@ static const struct silo_node *simplified(const struct silo_node *op, struct sil
     }
 }
 
-const struct silo_node *silo_node_fold(const struct silo_node *node, silo_leaf_value known,
+const struct silo_node *silo_node_fold(const struct silo_node *node, silo_leaf_value leaf_value,
                                        const void *context, struct silo_node_pool *pool,
                                        silo_error *error) {
     if (node->type == SILO_NODE_CONST)
         return node;
     if (node->type != SILO_NODE_OP) {
         int64_t value = 0;
-        const int found = known(context, node, &value, error);
-        return found < 0 ? NULL : found ? constant(value, pool, error) : node;
+        const int status = leaf_value(context, node, &value, error);
+        return status < 0 ? NULL : status ? constant(value, pool, error) : node;
     }
     struct silo_node *op = new_node(pool, error);
     if (op == NULL)
         return NULL;
     *op = *node;
     for (uint8_t i = 0; i < node->operand_count; i++) {
-        op->operands[i] = silo_node_fold(node->operands[i], known, context, pool, error);
+        op->operands[i] = silo_node_fold(node->operands[i], leaf_value, context, pool, error);
         if (op->operands[i] == NULL)
             return NULL;
     }

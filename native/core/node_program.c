@@ -18,46 +18,45 @@ static const struct silo_value *last_named(const struct silo_named_value *values
 
 /* Returns an integer or bool that the config or a constant of the code sets, or NULL. Values of
  * other types cannot occur in a grid. */
-static const struct silo_value *known_number(const struct silo_known *known,
+static const struct silo_value *fixed_number(const struct silo_fixed_values *fixed,
                                              struct silo_string name) {
-    const struct silo_config *config = known->config;
-    const struct silo_specialization *special = known->specialization;
-    const struct silo_value *found = last_named(config->options, config->option_count, name);
-    if (found == NULL)
-        found = last_named(config->values, config->value_count, name);
-    if (found == NULL)
-        found = last_named(special->constants, special->constant_count, name);
-    const bool number =
-        found != NULL && (found->type == SILO_IS_INT || found->type == SILO_IS_BOOL ||
-                          found->type == SILO_IS_BIG_INT);
-    return number ? found : NULL;
+    const struct silo_config *config = fixed->config;
+    const struct silo_specialization *special = fixed->specialization;
+    const struct silo_value *fact = last_named(config->options, config->option_count, name);
+    if (fact == NULL)
+        fact = last_named(config->values, config->value_count, name);
+    if (fact == NULL)
+        fact = last_named(special->constants, special->constant_count, name);
+    const bool number = fact != NULL && (fact->type == SILO_IS_INT || fact->type == SILO_IS_BOOL ||
+                                         fact->type == SILO_IS_BIG_INT);
+    return number ? fact : NULL;
 }
 
 /* Replaces config values and device facts, for silo_node_fold. */
 static int substituted(const void *context, const struct silo_node *leaf, int64_t *value,
                        silo_error *error) {
-    const struct silo_known *known = context;
+    const struct silo_fixed_values *fixed = context;
     if (leaf->type == SILO_NODE_FACT) {
-        const struct silo_place *place = known->place;
-        for (uint32_t i = 0; i < place->fact_count; i++) {
-            if (strlen(place->facts[i].name) == leaf->name.length &&
-                memcmp(place->facts[i].name, leaf->name.data, leaf->name.length) == 0) {
-                *value = place->facts[i].value;
+        const struct silo_call_device *device = fixed->device;
+        for (uint32_t i = 0; i < device->fact_count; i++) {
+            if (strlen(device->facts[i].name) == leaf->name.length &&
+                memcmp(device->facts[i].name, leaf->name.data, leaf->name.length) == 0) {
+                *value = device->facts[i].value;
                 return 1;
             }
         }
         return 0;
     }
-    const struct silo_value *found =
-        leaf->type == SILO_NODE_CONFIG ? known_number(known, leaf->name) : NULL;
-    if (found == NULL)
+    const struct silo_value *fact =
+        leaf->type == SILO_NODE_CONFIG ? fixed_number(fixed, leaf->name) : NULL;
+    if (fact == NULL)
         return 0;
-    if (found->type == SILO_IS_BIG_INT)
+    if (fact->type == SILO_IS_BIG_INT)
         return silo_fail(error, SILO_ERROR_EXPRESSION,
                          "the config value %.*s = %.*s does not fit a 64-bit integer",
-                         (int)leaf->name.length, leaf->name.data, (int)found->text.length,
-                         found->text.data);
-    *value = found->integer;
+                         (int)leaf->name.length, leaf->name.data, (int)fact->text.length,
+                         fact->text.data);
+    *value = fact->integer;
     return 1;
 }
 
@@ -65,15 +64,15 @@ static int substituted(const void *context, const struct silo_node *leaf, int64_
  * other arguments. */
 static int compiled_in(const void *context, const struct silo_node *leaf, int64_t *value,
                        silo_error *error) {
-    const struct silo_value *found =
-        leaf->type == SILO_NODE_ARGUMENT ? known_number(context, leaf->name) : NULL;
-    if (found == NULL)
+    const struct silo_value *fact =
+        leaf->type == SILO_NODE_ARGUMENT ? fixed_number(context, leaf->name) : NULL;
+    if (fact == NULL)
         return 0;
-    if (found->type == SILO_IS_BIG_INT)
+    if (fact->type == SILO_IS_BIG_INT)
         return silo_fail(error, SILO_ERROR_EXPRESSION,
                          "%.*s does not fit a 64-bit integer, and expressions have no other",
-                         (int)found->text.length, found->text.data);
-    *value = found->integer;
+                         (int)fact->text.length, fact->text.data);
+    *value = fact->integer;
     return 1;
 }
 
@@ -258,15 +257,15 @@ static int too_deep(const struct silo_node *node, int size, silo_error *error) {
     return -1;
 }
 
-int silo_node_encode(const struct silo_node *node, const struct silo_known *known,
+int silo_node_encode(const struct silo_node *node, const struct silo_fixed_values *fixed,
                      struct silo_program *program, silo_error *error) {
     struct silo_node_pool pool = {NULL};
-    struct writer writer = {.signature = known->signature, .error = error};
+    struct writer writer = {.signature = fixed->signature, .error = error};
     int size = -1;
     /* Two steps, as in Python: the second fold simplifies the result of the first. */
-    node = silo_node_fold(node, substituted, known, &pool, error);
+    node = silo_node_fold(node, substituted, fixed, &pool, error);
     if (node != NULL)
-        node = silo_node_fold(node, compiled_in, known, &pool, error);
+        node = silo_node_fold(node, compiled_in, fixed, &pool, error);
     if (node != NULL)
         size = emit_node(&writer, node);
     if (size > SILO_EXPRESSION_STACK)
@@ -281,12 +280,12 @@ int silo_node_encode(const struct silo_node *node, const struct silo_known *know
 }
 
 int silo_grid_programs(const struct silo_kernel_info *kernel, const struct silo_variant *variant,
-                       const struct silo_place *place, struct silo_program programs[3],
+                       const struct silo_call_device *device, struct silo_program programs[3],
                        silo_error *error) {
-    const struct silo_known known = {variant->signature, variant->config, variant->specialization,
-                                     place};
+    const struct silo_fixed_values fixed = {variant->signature, variant->config,
+                                            variant->specialization, device};
     for (uint32_t axis = 0; axis < kernel->grid_axes; axis++) {
-        if (silo_node_encode(kernel->grid[axis], &known, &programs[axis], error) == 0)
+        if (silo_node_encode(kernel->grid[axis], &fixed, &programs[axis], error) == 0)
             continue;
         while (axis-- > 0)
             free(programs[axis].code);

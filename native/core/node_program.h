@@ -4,8 +4,8 @@
 #ifndef SILO_NODE_PROGRAM_H
 #define SILO_NODE_PROGRAM_H
 
+#include "argument_facts.h"
 #include "expression.h"
-#include "seen.h"
 
 struct silo_program {
     silo_instruction *code; /* owned: release with free() */
@@ -14,21 +14,21 @@ struct silo_program {
 
 /* The values known before a call: the variant's parameters, config and constants, and the device's
  * facts. */
-struct silo_known {
+struct silo_fixed_values {
     const struct silo_signature *signature;
     const struct silo_config *config;
     const struct silo_specialization *specialization;
-    const struct silo_place *place;
+    const struct silo_call_device *device;
 };
 
 /* Compiles an expression. -1 with SILO_ERROR_EXPRESSION. */
-int silo_node_encode(const struct silo_node *node, const struct silo_known *known,
+int silo_node_encode(const struct silo_node *node, const struct silo_fixed_values *fixed,
                      struct silo_program *program, silo_error *error);
 
 /* Compiles the declared grid of a kernel for one of its variants: `kernel->grid_axes` programs.
  * After -1 nothing has to be freed. */
 int silo_grid_programs(const struct silo_kernel_info *kernel, const struct silo_variant *variant,
-                       const struct silo_place *place, struct silo_program programs[3],
+                       const struct silo_call_device *device, struct silo_program programs[3],
                        silo_error *error);
 
 #endif

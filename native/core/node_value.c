@@ -169,31 +169,31 @@ static int refuse(struct silo_wording *text, silo_error *error) {
     return -1;
 }
 
-static int not_an_integer(const struct silo_node *leaf, const char *what,
-                          const struct silo_value *found, silo_error *error) {
+static int not_an_integer(const struct silo_node *leaf, const char *noun,
+                          const struct silo_value *operand, silo_error *error) {
     struct silo_wording text = {0};
-    silo_wording_add(&text, "the %s ", what);
+    silo_wording_add(&text, "the %s ", noun);
     silo_node_text(&text, leaf);
-    if (found != NULL && found->type == SILO_IS_BIG_INT) {
+    if (operand != NULL && operand->type == SILO_IS_BIG_INT) {
         silo_wording_add(&text, " = ");
-        silo_wording_add_string(&text, found->text);
+        silo_wording_add_string(&text, operand->text);
         silo_wording_add(&text, " does not fit a 64-bit integer");
         return refuse(&text, error);
     }
     silo_wording_add(&text, " is ");
-    if (found == NULL || found->type == SILO_IS_NONE)
+    if (operand == NULL || operand->type == SILO_IS_NONE)
         silo_wording_add(&text, "missing");
     else
-        silo_value_repr(&text, found);
+        silo_value_repr(&text, operand);
     silo_wording_add(&text, "; an expression needs an integer there");
     return refuse(&text, error);
 }
 
-static int integer_of(const struct silo_node *leaf, const char *what,
-                      const struct silo_value *found, int64_t *value, silo_error *error) {
-    if (found == NULL || (found->type != SILO_IS_INT && found->type != SILO_IS_BOOL))
-        return not_an_integer(leaf, what, found, error);
-    *value = found->integer;
+static int integer_of(const struct silo_node *leaf, const char *noun,
+                      const struct silo_value *operand, int64_t *value, silo_error *error) {
+    if (operand == NULL || (operand->type != SILO_IS_INT && operand->type != SILO_IS_BOOL))
+        return not_an_integer(leaf, noun, operand, error);
+    *value = operand->integer;
     return 0;
 }
 
@@ -254,11 +254,11 @@ static int leaf_value(const struct silo_node *leaf, const struct silo_leaves *le
     return 0;
 }
 
-static int no_value(const struct silo_node *node, const int64_t *operands, int why,
+static int no_value(const struct silo_node *node, const int64_t *operands, int status,
                     silo_error *error) {
     struct silo_wording text = {0};
     silo_wording_add(&text, "%s(%lld", names[node->op], (long long)operands[0]);
-    if (why == ZERO_DIVISION) {
+    if (status == ZERO_DIVISION) {
         silo_wording_add(&text, ", 0): division by zero");
         return refuse(&text, error);
     }
@@ -296,6 +296,6 @@ int silo_node_evaluate(const struct silo_node *node, const struct silo_leaves *l
     if (node->operand_count == 2 &&
         silo_node_evaluate(node->operands[1], leaves, &operands[1], error) != 0)
         return -1;
-    const int why = silo_node_apply(node->op, operands, value);
-    return why == 0 ? 0 : no_value(node, operands, why, error);
+    const int status = silo_node_apply(node->op, operands, value);
+    return status == 0 ? 0 : no_value(node, operands, status, error);
 }

@@ -174,12 +174,12 @@ static void make_room(struct silo_packing *packing) {
 
 void silo_pack_gather(const struct silo_packing *packing, void **params) {
     uint8_t *next = (uint8_t *)(params + packing->gather_at), *to = NULL;
-    uint32_t made = 0;
+    uint32_t gathered = 0;
     for (uint32_t i = 0; i < packing->count; i++) {
         const struct silo_packed *packed = &packing->packed[i];
         void *const value = params[i];
         if (packed->struct_size == 0) {
-            params[made++] = value;
+            params[gathered++] = value;
             continue;
         }
         if (silo_begins_struct(packing, i)) {
@@ -187,7 +187,7 @@ void silo_pack_gather(const struct silo_packing *packing, void **params) {
             next += (packed->struct_size + 7u) / 8u * 8u;
             /* padding is zero, so that it is equal in all launches */
             memset(to, 0, packed->struct_size);
-            params[made++] = to;
+            params[gathered++] = to;
         }
         memcpy(to + packed->member_at, value, silo_packed_bytes(packing, packed));
     }
@@ -200,20 +200,20 @@ int silo_packing_init(struct silo_packing *packing, const struct silo_layout_ite
     *wrong = -1;
     if (count > SILO_MAX_PARAMETERS)
         return silo_fail(error, SILO_ERROR_UNSUPPORTED, "a binary with too many parameters");
-    size_t wanted = 0, structs = 0;
+    size_t map_count = 0, structs = 0;
     for (size_t i = 0; i < count; i++) {
-        wanted += items[i].map != NULL;
+        map_count += items[i].map != NULL;
         structs += items[i].form != NULL;
     }
-    if (wanted > SILO_MAX_DESCRIPTORS)
+    if (map_count > SILO_MAX_DESCRIPTORS)
         return silo_fail(error, SILO_ERROR_UNSUPPORTED, "a binary with too many tensor maps");
     if (structs > SILO_MAX_STRUCTS)
         return silo_fail(error, SILO_ERROR_UNSUPPORTED, "a binary with too many structs");
     packing->room = (uint32_t)(count + 1 + structs * SILO_STRUCT_WORDS);
     packing->packed = calloc(count + 1, sizeof *packing->packed);
-    packing->maps = wanted != 0 ? calloc(wanted, sizeof *packing->maps) : NULL;
+    packing->maps = map_count != 0 ? calloc(map_count, sizeof *packing->maps) : NULL;
     packing->structs = structs != 0 ? calloc(structs, sizeof *packing->structs) : NULL;
-    if (packing->packed == NULL || (wanted != 0 && packing->maps == NULL) ||
+    if (packing->packed == NULL || (map_count != 0 && packing->maps == NULL) ||
         (structs != 0 && packing->structs == NULL))
         return silo_fail_memory(error);
     uint8_t maps = 0, forms = 0;
@@ -321,20 +321,20 @@ static bool writes_readonly(const struct silo_packed *packed, uint64_t code) {
 }
 
 int silo_packing_check(const struct silo_packing *packing, const uint64_t *codes, int32_t count,
-                       char *buffer, size_t size, int32_t *index, const char **wanted) {
+                       char *buffer, size_t size, int32_t *index, const char **expected) {
     for (uint32_t i = 0; i < packing->count; i++) {
         const struct silo_packed *packed = &packing->packed[i];
         if (packed->abi == SILO_ABI_NULL)
             continue;
         *index = packed->slot;
-        *wanted = NULL;
+        *expected = NULL;
         if (packed->slot >= count)
             return -1;
         if (!silo_packed_fits(packed, codes[packed->slot]))
-            *wanted = silo_packed_noun(packed, buffer, size);
+            *expected = silo_packed_noun(packed, buffer, size);
         else if (writes_readonly(packed, codes[packed->slot]))
-            *wanted = "a writable array, for the kernel writes it (this one is read-only)";
-        if (*wanted != NULL)
+            *expected = "a writable array, for the kernel writes it (this one is read-only)";
+        if (*expected != NULL)
             return -1;
     }
     return 0;

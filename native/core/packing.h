@@ -114,10 +114,10 @@ bool silo_packed_fits(const struct silo_packed *packed, uint64_t code);
 const char *silo_packed_noun(const struct silo_packed *packed, char *buffer, size_t size);
 
 /* Checks the guard words of all arguments, one for each parameter of the kernel. Returns 0; or -1
- * with the parameter in `*index` and the expected argument in `*wanted` ("an int32"), which is NULL
- * if the kernel has no such parameter. */
+ * with the parameter in `*index` and the expected argument in `*expected` ("an int32"), which is
+ * NULL if the kernel has no such parameter. */
 int silo_packing_check(const struct silo_packing *packing, const uint64_t *codes, int32_t count,
-                       char *buffer, size_t size, int32_t *index, const char **wanted);
+                       char *buffer, size_t size, int32_t *index, const char **expected);
 
 /* Checks that all calls fit by the declared types of the parameters, so that no guard is needed.
  * Returns 0, or -1 with the first parameter that does not fit in `*index`. */
@@ -169,9 +169,9 @@ SILO_INLINE void *silo_pack_struct(const struct silo_packing *packing,
 /* Whether entry `i` is the first member of a struct by value. The members of a struct are adjacent,
  * with increasing offsets. */
 SILO_INLINE bool silo_begins_struct(const struct silo_packing *packing, uint32_t i) {
-    const struct silo_packed *own = &packing->packed[i], *before = own - 1;
-    return own->struct_size != 0 && (i == 0 || before->struct_size != own->struct_size ||
-                                     own->member_at <= before->member_at);
+    const struct silo_packed *item = &packing->packed[i], *previous = item - 1;
+    return item->struct_size != 0 && (i == 0 || previous->struct_size != item->struct_size ||
+                                      item->member_at <= previous->member_at);
 }
 
 /* Copies the members of structs by value together. Afterwards `params` has the parameters of the

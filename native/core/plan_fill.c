@@ -92,13 +92,13 @@ struct arrays {
 };
 
 /* Computes the extents and strides of a descriptor, for a grid that reads them. */
-static void read_described(const struct silo_plan_made *made, const uint64_t *values,
+static void read_described(const struct silo_plan_derived *derived, const uint64_t *values,
                            int64_t shape[SILO_MAX_RANK], int64_t strides[SILO_MAX_RANK]) {
-    for (uint32_t axis = 0; axis < made->descriptor.rank; axis++) {
-        shape[axis] = made->shape[axis] >= 0 ? (int64_t)values[made->shape[axis]]
-                                             : made->descriptor.shape[axis];
-        strides[axis] = made->strides[axis] >= 0 ? (int64_t)values[made->strides[axis]]
-                                                 : made->descriptor.strides[axis];
+    for (uint32_t axis = 0; axis < derived->descriptor.rank; axis++) {
+        shape[axis] = derived->shape[axis] >= 0 ? (int64_t)values[derived->shape[axis]]
+                                                : derived->descriptor.shape[axis];
+        strides[axis] = derived->strides[axis] >= 0 ? (int64_t)values[derived->strides[axis]]
+                                                    : derived->descriptor.strides[axis];
     }
 }
 
@@ -131,7 +131,7 @@ static int declared(const struct silo_plan_grid *grid, const struct silo_plan_ar
     int64_t strides[SILO_MAX_DESCRIPTORS][SILO_MAX_RANK];
     uint32_t used = 0;
     if (grid->declared->arrays_used != 0) {
-        const silo_bindings *given = &arguments->bindings;
+        const silo_bindings *inputs = &arguments->bindings;
         memset(arrays.ndims, 0, (size_t)grid->count * sizeof *arrays.ndims);
         for (uint32_t i = 0; i < grid->declared->arrays_used; i++) {
             const uint16_t slot = grid->declared->arrays[i];
@@ -144,10 +144,10 @@ static int declared(const struct silo_plan_grid *grid, const struct silo_plan_ar
                 arrays.itemsizes[slot] = 0;
                 continue;
             }
-            arrays.shapes[slot] = given->shapes[argument];
-            arrays.strides[slot] = given->strides[argument];
-            arrays.ndims[slot] = given->ndims[argument];
-            arrays.itemsizes[slot] = given->itemsizes[argument];
+            arrays.shapes[slot] = inputs->shapes[argument];
+            arrays.strides[slot] = inputs->strides[argument];
+            arrays.ndims[slot] = inputs->ndims[argument];
+            arrays.itemsizes[slot] = inputs->itemsizes[argument];
         }
         bindings.shapes = arrays.shapes;
         bindings.strides = arrays.strides;
@@ -187,80 +187,83 @@ static int find_grid(const struct silo_plan_form *form, const struct silo_plan_g
 
 /* ---- tensor maps and structs ---- */
 
-bool silo_plan_made_varies(const struct silo_plan_made *made) {
-    bool varies = made->address >= 0 || made->argument >= 0;
+bool silo_plan_derived_varies(const struct silo_plan_derived *derived) {
+    bool varies = derived->address >= 0 || derived->argument >= 0;
     for (int axis = 0; axis < SILO_MAX_RANK; axis++)
-        varies = varies || made->shape[axis] >= 0 || made->strides[axis] >= 0;
+        varies = varies || derived->shape[axis] >= 0 || derived->strides[axis] >= 0;
     return varies;
 }
 
-static int refuse_made(const struct silo_plan_made *made, const silo_error *why,
-                       silo_error *error) {
-    return silo_fail(error, why->code, "%s: argument '%s' %s", made->kernel, made->name, why->text);
+static int refuse_derived(const struct silo_plan_derived *derived, const silo_error *failure,
+                          silo_error *error) {
+    return silo_fail(error, failure->code, "%s: argument '%s' %s", derived->kernel, derived->name,
+                     failure->text);
 }
 
-static int make_struct(const struct silo_plan_made *made,
+static int make_struct(const struct silo_plan_derived *derived,
                        const struct silo_plan_arguments *arguments, uint64_t address,
                        uint8_t *block, silo_error *error) {
-    const silo_bindings *given = &arguments->bindings;
-    const int32_t rank = given->ndims[made->argument];
+    const silo_bindings *bindings = &arguments->bindings;
+    const int32_t rank = bindings->ndims[derived->argument];
     uint64_t layout[1 + 2 * SILO_MAX_AXES], words[SILO_STRUCT_WORDS];
     layout[0] = (uint64_t)rank;
     for (int32_t axis = 0; axis < rank; axis++) {
-        layout[1 + axis] = (uint64_t)given->shapes[made->argument][axis];
-        layout[1 + rank + axis] = (uint64_t)given->strides[made->argument][axis];
+        layout[1 + axis] = (uint64_t)bindings->shapes[derived->argument][axis];
+        layout[1 + rank + axis] = (uint64_t)bindings->strides[derived->argument][axis];
     }
-    if (!silo_struct_write(made->form, address, layout, words))
+    if (!silo_struct_write(derived->form, address, layout, words))
         return silo_fail(error, SILO_ERROR_SHAPE,
                          "%s: argument '%s' has other axes than the code takes, or one that 32 "
                          "bits do not hold",
-                         made->kernel, made->name);
-    memcpy(block + made->at, words, made->form->bytes);
+                         derived->kernel, derived->name);
+    memcpy(block + derived->at, words, derived->form->bytes);
     return 0;
 }
 
-/* Fills `out` with the values from which the tensor map is made. -1 with `why`. */
-static int describe(const struct silo_plan_made *made, const struct silo_plan_arguments *arguments,
-                    const uint64_t *values, struct silo_descriptor *out, silo_error *why) {
-    if (made->argument >= 0) {
-        const silo_bindings *given = &arguments->bindings;
-        return silo_map_of_array(made->map, values[made->address], given->ndims[made->argument],
-                                 given->shapes[made->argument], given->strides[made->argument], out,
-                                 why);
+/* Fills `out` with the values from which the tensor map is made. -1 with `failure`. */
+static int describe(const struct silo_plan_derived *derived,
+                    const struct silo_plan_arguments *arguments, const uint64_t *values,
+                    struct silo_descriptor *out, silo_error *failure) {
+    if (derived->argument >= 0) {
+        const silo_bindings *bindings = &arguments->bindings;
+        return silo_map_of_array(derived->map, values[derived->address],
+                                 bindings->ndims[derived->argument],
+                                 bindings->shapes[derived->argument],
+                                 bindings->strides[derived->argument], out, failure);
     }
-    *out = made->descriptor;
+    *out = derived->descriptor;
     if (values == NULL)
         return 0; /* `values` is NULL: the descriptor stays as it was recorded */
-    if (made->address >= 0)
-        out->address = values[made->address];
+    if (derived->address >= 0)
+        out->address = values[derived->address];
     for (uint32_t axis = 0; axis < out->rank; axis++) {
-        if (made->shape[axis] >= 0)
-            out->shape[axis] = (int64_t)values[made->shape[axis]];
-        if (made->strides[axis] >= 0)
-            out->strides[axis] = (int64_t)values[made->strides[axis]];
+        if (derived->shape[axis] >= 0)
+            out->shape[axis] = (int64_t)values[derived->shape[axis]];
+        if (derived->strides[axis] >= 0)
+            out->strides[axis] = (int64_t)values[derived->strides[axis]];
     }
-    return silo_descriptor_check(out, made->type, why);
+    return silo_descriptor_check(out, derived->type, failure);
 }
 
-int silo_plan_make(const struct silo_plan_made *made, struct silo_gpu_device *device,
+int silo_plan_make(const struct silo_plan_derived *derived, struct silo_gpu_device *device,
                    const struct silo_plan_arguments *arguments, const uint64_t *values,
                    uint8_t *block, silo_error *error) {
     _Alignas(SILO_MAP_ALIGN) uint8_t map[SILO_MAP_BYTES];
     struct silo_descriptor now;
-    silo_error why = {.code = SILO_OK};
-    if (made->form != NULL)
-        return make_struct(made, arguments, values[made->address], block, error);
+    silo_error failure = {.code = SILO_OK};
+    if (derived->form != NULL)
+        return make_struct(derived, arguments, values[derived->address], block, error);
     /* the padding must be equal too, because memcmp compares all bytes */
     memset(&now, 0, sizeof now);
-    if (describe(made, arguments, values, &now, &why) != 0)
-        return refuse_made(made, &why, error);
-    if (made->map == NULL || memcmp(&now, made->last, sizeof now) == 0)
+    if (describe(derived, arguments, values, &now, &failure) != 0)
+        return refuse_derived(derived, &failure, error);
+    if (derived->map == NULL || memcmp(&now, derived->last, sizeof now) == 0)
         return 0; /* without a tensor map, the kernel takes the parts of the descriptor as separate
                      parameters, which are copied elsewhere */
-    if (silo_tensor_map_encode(device, made->map, &now, map, &why) != 0)
-        return refuse_made(made, &why, error);
-    memcpy(block + made->at, map, sizeof map);
-    *made->last = now;
+    if (silo_tensor_map_encode(device, derived->map, &now, map, &failure) != 0)
+        return refuse_derived(derived, &failure, error);
+    memcpy(block + derived->at, map, sizeof map);
+    *derived->last = now;
     return 0;
 }
 
@@ -298,10 +301,10 @@ enum silo_plan_filled silo_plan_fill(const struct silo_plan_form *form,
         else
             silo_plan_write(block + move->at, word, move->pack, move->bytes);
     }
-    for (uint32_t i = 0; i < form->made_count; i++)
-        if (silo_plan_made_varies(&form->made[i]) &&
-            SILO_UNLIKELY(
-                silo_plan_make(&form->made[i], form->device, arguments, values, block, error) != 0))
+    for (uint32_t i = 0; i < form->derived_count; i++)
+        if (silo_plan_derived_varies(&form->derived[i]) &&
+            SILO_UNLIKELY(silo_plan_make(&form->derived[i], form->device, arguments, values, block,
+                                         error) != 0))
             return SILO_PLAN_REFUSED;
     return SILO_PLAN_FILLED;
 }
@@ -330,22 +333,22 @@ static uint64_t around(uint64_t memories, const uint64_t *overlaps) {
     return all;
 }
 
-static bool conflict(const struct silo_plan_effects *one, const struct silo_plan_effects *other,
+static bool conflict(const struct silo_plan_effects *first, const struct silo_plan_effects *other,
                      const uint64_t *overlaps) {
-    return one->alone || other->alone ||
-           (around(one->writes, overlaps) & (other->reads | other->writes)) != 0 ||
-           (around(one->reads, overlaps) & other->writes) != 0;
+    return first->alone || other->alone ||
+           (around(first->writes, overlaps) & (other->reads | other->writes)) != 0 ||
+           (around(first->reads, overlaps) & other->writes) != 0;
 }
 
 int silo_plan_wait_for(struct silo_plan_node *node, const uint32_t *after, uint32_t count,
                        silo_error *error) {
-    uint32_t *kept = malloc((size_t)count * sizeof *kept + 1);
-    if (kept == NULL)
+    uint32_t *copy = malloc((size_t)count * sizeof *copy + 1);
+    if (copy == NULL)
         return silo_fail_memory(error);
     if (count > 0)
-        memcpy(kept, after, (size_t)count * sizeof *kept);
+        memcpy(copy, after, (size_t)count * sizeof *copy);
     free((void *)(uintptr_t)node->after);
-    node->after = kept;
+    node->after = copy;
     node->after_count = count;
     return 0;
 }
@@ -355,25 +358,26 @@ int silo_plan_order(struct silo_plan_node *nodes, uint32_t count,
                     silo_error *error) {
     const size_t words = ((size_t)count + 63) / 64;
     /* For each node, a bit for every node that is done before it, directly or indirectly. */
-    uint64_t *before = effects != NULL ? calloc(count, words * sizeof *before) : NULL;
+    uint64_t *ancestor_bits = effects != NULL ? calloc(count, words * sizeof *ancestor_bits) : NULL;
     uint32_t *after = malloc((size_t)count * sizeof *after + 1);
-    int result = (effects != NULL && before == NULL) || after == NULL ? -1 : 0;
+    int result = (effects != NULL && ancestor_bits == NULL) || after == NULL ? -1 : 0;
     for (uint32_t i = 0; i < count && result == 0; i++) {
-        uint32_t found = 0;
+        uint32_t conflicts = 0;
         if (effects == NULL && i > 0)
-            after[found++] = i - 1;
+            after[conflicts++] = i - 1;
         for (uint32_t j = i; effects != NULL && j-- > 0;) {
-            uint64_t *own = before + i * words;
-            if ((own[j / 64] >> j % 64 & 1) != 0 || !conflict(&effects[i], &effects[j], overlaps))
+            uint64_t *ancestors = ancestor_bits + i * words;
+            if ((ancestors[j / 64] >> j % 64 & 1) != 0 ||
+                !conflict(&effects[i], &effects[j], overlaps))
                 continue;
-            after[found++] = j;
+            after[conflicts++] = j;
             for (size_t word = 0; word < words; word++)
-                own[word] |= before[j * words + word];
-            own[j / 64] |= UINT64_C(1) << j % 64;
+                ancestors[word] |= ancestor_bits[j * words + word];
+            ancestors[j / 64] |= UINT64_C(1) << j % 64;
         }
-        result = silo_plan_wait_for(&nodes[i], after, found, error);
+        result = silo_plan_wait_for(&nodes[i], after, conflicts, error);
     }
-    free(before);
+    free(ancestor_bits);
     free(after);
     return result == 0 ? 0 : silo_fail_memory(error);
 }
@@ -392,9 +396,9 @@ void silo_plan_form_clear(struct silo_plan_form *form) {
         free((void *)(uintptr_t)form->nodes[i].places);
         free((void *)(uintptr_t)form->nodes[i].after);
     }
-    for (uint32_t i = 0; form->made != NULL && i < form->made_count; i++)
-        free(form->made[i].last);
-    free(form->made);
+    for (uint32_t i = 0; form->derived != NULL && i < form->derived_count; i++)
+        free(form->derived[i].last);
+    free(form->derived);
     free(form->values);
     free(form->checks);
     free(form->moves);

@@ -59,7 +59,7 @@ struct silo_plan_move {
 };
 
 /* A parameter that is made from an array or a tensor descriptor: a tensor map or a struct. */
-struct silo_plan_made {
+struct silo_plan_derived {
     uint32_t at;        /* offset in the block */
     const char *kernel; /* borrowed, for messages; so is `name` */
     const char *name;
@@ -94,7 +94,7 @@ struct silo_plan_grid {
     int32_t *arrays;
     /* Owned: an entry for each entry of `arrays`: the tensor descriptor if that argument is a
      * descriptor, or rank 0 if it is an array. */
-    struct silo_plan_made *described;
+    struct silo_plan_derived *described;
 };
 
 /* Computes the place of each parameter after the node's struct silo_plan_values: as the driver
@@ -112,14 +112,15 @@ struct silo_plan_memory {
 };
 
 struct silo_plan_form {
-    uint32_t value_count, check_count, move_count, grid_count, node_count, memory_count, made_count;
+    uint32_t value_count, check_count, move_count, grid_count, node_count, memory_count,
+        derived_count;
     uint32_t block_bytes;
     struct silo_gpu_device *device; /* device of the nodes; NULL for the CPU */
     struct silo_plan_value *values; /* this array and those below are owned */
     struct silo_plan_check *checks;
     struct silo_plan_move *moves;
     struct silo_plan_grid *grids;
-    struct silo_plan_made *made;
+    struct silo_plan_derived *derived;
     struct silo_plan_node *nodes;
     struct silo_plan_memory memories[SILO_PLAN_MEMORIES];
     uint64_t overlaps[SILO_PLAN_MEMORIES]; /* for each memory, a bit for every memory with which it
@@ -140,11 +141,11 @@ enum silo_plan_filled silo_plan_fill(const struct silo_plan_form *form,
                                      uint32_t *check, silo_error *error);
 
 /* Whether the parameter may differ between replays. */
-bool silo_plan_made_varies(const struct silo_plan_made *made);
+bool silo_plan_derived_varies(const struct silo_plan_derived *derived);
 
 /* Makes a parameter in the block from the values of a replay; if `values` is NULL, from the
  * recorded values. -1 with `error`. */
-int silo_plan_make(const struct silo_plan_made *made, struct silo_gpu_device *device,
+int silo_plan_make(const struct silo_plan_derived *derived, struct silo_gpu_device *device,
                    const struct silo_plan_arguments *arguments, const uint64_t *values,
                    uint8_t *block, silo_error *error);
 

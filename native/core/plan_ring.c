@@ -75,9 +75,9 @@ const struct silo_function *silo_plan_updater(struct silo_gpu_device *device, si
 
 /* ---- memory ---- */
 
-static int fail(silo_error *error, const struct silo_gpu_device *device, const char *what,
+static int fail(silo_error *error, const struct silo_gpu_device *device, const char *action,
                 int code) {
-    return silo_gpu_fail(error, device->gpu, SILO_ERROR_LAUNCH, what, code);
+    return silo_gpu_fail(error, device->gpu, SILO_ERROR_LAUNCH, action, code);
 }
 
 /* Called between silo_gpu_enter and silo_gpu_leave. */
@@ -121,8 +121,8 @@ int silo_plan_ring_write(const struct silo_plan_ring *ring,
     if (code == 0) {
         code = gpu->copy(ring->address, (uint64_t)(uintptr_t)image,
                          sizeof head + node_bytes + run_bytes, stream);
-        const int done = gpu->stream_synchronize(stream);
-        code = code != 0 ? code : done;
+        const int status = gpu->stream_synchronize(stream);
+        code = code != 0 ? code : status;
         gpu->stream_destroy(stream);
     }
     free(image);

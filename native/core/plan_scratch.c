@@ -1,6 +1,6 @@
 #include "plan_scratch.h"
 
-#include "plan_way.h"
+#include "plan_mode.h"
 
 #include <stdio.h>
 
@@ -71,7 +71,7 @@ void silo_plan_scratch_close(struct silo_plan_scratch *scratch) {
 int silo_plan_scratch_check(const struct silo_plan_backend *backend, const void *state,
                             const char *kernel, silo_error *error) {
     const char *reason = "";
-    if (strcmp(backend->explain(state, &reason), silo_plan_way_name(SILO_PLAN_SINGLY)) != 0)
+    if (strcmp(backend->explain(state, &reason), silo_plan_mode_name(SILO_PLAN_SINGLY)) != 0)
         return 0;
     return silo_fail(error, SILO_ERROR_UNSUPPORTED,
                      "%s: it needs scratch memory, which plans give where they are a graph, and "

@@ -16,16 +16,16 @@ static const uint32_t HIDDEN[][2] = {
 };
 
 bool silo_printable(const char *data, size_t bytes) {
-    const unsigned char *at = (const unsigned char *)data, *end = at + bytes;
-    while (at < end) {
-        uint32_t code = *at++;
+    const unsigned char *cursor = (const unsigned char *)data, *end = cursor + bytes;
+    while (cursor < end) {
+        uint32_t code = *cursor++;
         if (code >= 0x20 && code < 0x7F)
             continue;
         if (code >= 0x80) {
             int more = code >= 0xF0 ? 3 : code >= 0xE0 ? 2 : 1;
             code &= 0x3Fu >> more;
-            for (; more > 0 && at < end; more--)
-                code = code << 6 | (*at++ & 0x3Fu);
+            for (; more > 0 && cursor < end; more--)
+                code = code << 6 | (*cursor++ & 0x3Fu);
         }
         for (size_t i = 0; i < sizeof HIDDEN / sizeof *HIDDEN; i++) {
             if (code >= HIDDEN[i][0] && code <= HIDDEN[i][1])

@@ -69,18 +69,19 @@ struct capability {
 };
 
 static struct capability capability_of(const char *arch) {
-    struct capability found = {-1, 0};
+    struct capability capability = {-1, 0};
     if (strncmp(arch, "sm_", 3) != 0)
-        return found;
+        return capability;
     const char *digits = arch + 3;
     const size_t count = strspn(digits, "0123456789");
     if (count < 2 || count > 3)
-        return found;
-    found.suffix = digits[count];
-    if (found.suffix != 0 && ((found.suffix != 'a' && found.suffix != 'f') || digits[count + 1]))
+        return capability;
+    capability.suffix = digits[count];
+    if (capability.suffix != 0 &&
+        ((capability.suffix != 'a' && capability.suffix != 'f') || digits[count + 1]))
         return (struct capability){-1, 0};
-    found.number = atoi(digits);
-    return found;
+    capability.number = atoi(digits);
+    return capability;
 }
 
 static int major(int number) {
@@ -91,75 +92,75 @@ static int minor(int number) {
     return number % 10;
 }
 
-static bool in_family(const char *what, int built, int device, struct reason *reason) {
+static bool in_family(const char *subject, int built, int device, struct reason *reason) {
     for (size_t i = 0; i < COUNT(families); i++) {
         bool has_built = false, has_device = false;
-        for (const int *one = families[i]; *one; one++) {
-            has_built |= *one == built;
-            has_device |= *one == device;
+        for (const int *version = families[i]; *version; version++) {
+            has_built |= *version == built;
+            has_device |= *version == device;
         }
         if (!has_built)
             continue;
         if (has_device && device >= built) {
-            say(reason, "%s on compute capability %d.%d of its family", what, major(device),
+            say(reason, "%s on compute capability %d.%d of its family", subject, major(device),
                 minor(device));
             return true;
         }
-        say(reason, "%s runs on compute capability ", what);
+        say(reason, "%s runs on compute capability ", subject);
         const char *comma = "";
-        for (const int *one = families[i]; *one; one++) {
-            if (*one >= built) {
-                say(reason, "%s%d.%d", comma, major(*one), minor(*one));
+        for (const int *version = families[i]; *version; version++) {
+            if (*version >= built) {
+                say(reason, "%s%d.%d", comma, major(*version), minor(*version));
                 comma = ", ";
             }
         }
         say(reason, ", the device has %d.%d", major(device), minor(device));
         return false;
     }
-    say(reason, "%s: compute capability %d.%d belongs to no family that is known here", what,
+    say(reason, "%s: compute capability %d.%d belongs to no family that is known here", subject,
         major(built), minor(built));
     return false;
 }
 
 static bool on_cuda(const char *built, const char *device, bool ptx, struct reason *reason) {
-    const struct capability code = capability_of(built), here = capability_of(device);
-    char what[64];
-    if (code.number < 0 || here.number < 0) {
+    const struct capability code = capability_of(built), hardware = capability_of(device);
+    char subject[64];
+    if (code.number < 0 || hardware.number < 0) {
         say(reason, "%s is not a compute capability", code.number < 0 ? built : device);
         return false;
     }
-    snprintf(what, sizeof what, "%s %s", built, ptx ? "PTX" : "code");
-    const int wants = code.number, has = here.number;
+    snprintf(subject, sizeof subject, "%s %s", built, ptx ? "PTX" : "code");
+    const int wants = code.number, has = hardware.number;
     if (code.suffix == 'a') {
         if (wants == has)
-            say(reason, "%s on exactly compute capability %d.%d", what, major(has), minor(has));
+            say(reason, "%s on exactly compute capability %d.%d", subject, major(has), minor(has));
         else
-            say(reason, "%s runs on compute capability %d.%d only, the device has %d.%d", what,
+            say(reason, "%s runs on compute capability %d.%d only, the device has %d.%d", subject,
                 major(wants), minor(wants), major(has), minor(has));
         return wants == has;
     }
     if (code.suffix == 'f')
-        return in_family(what, wants, has, reason);
+        return in_family(subject, wants, has, reason);
     if (ptx) {
         if (has >= wants)
-            say(reason, "%s is compiled by the driver for %d.%d", what, major(has), minor(has));
+            say(reason, "%s is compiled by the driver for %d.%d", subject, major(has), minor(has));
         else
-            say(reason, "%s needs compute capability %d.%d or higher, the device has %d.%d", what,
-                major(wants), minor(wants), major(has), minor(has));
+            say(reason, "%s needs compute capability %d.%d or higher, the device has %d.%d",
+                subject, major(wants), minor(wants), major(has), minor(has));
         return has >= wants;
     }
     if (major(wants) != major(has)) {
-        say(reason, "%s runs on %d.x devices only, the device has %d.%d", what, major(wants),
+        say(reason, "%s runs on %d.x devices only, the device has %d.%d", subject, major(wants),
             major(has), minor(has));
         return false;
     }
     if (minor(wants) > minor(has)) {
         say(reason,
             "%s needs compute capability %d.%d or a higher minor version, the device has %d.%d",
-            what, major(wants), minor(wants), major(has), minor(has));
+            subject, major(wants), minor(wants), major(has), minor(has));
         return false;
     }
-    say(reason, "%s on compute capability %d.%d", what, major(has), minor(has));
+    say(reason, "%s on compute capability %d.%d", subject, major(has), minor(has));
     return true;
 }
 
@@ -170,15 +171,15 @@ static bool on_hip(const char *built, const char *device, struct reason *reason)
     for (size_t i = 0; i < COUNT(generic); i++) {
         if (strcmp(generic[i].name, built) != 0)
             continue;
-        for (const char *const *one = generic[i].covered; *one; one++) {
-            if (strcmp(*one, device) == 0) {
+        for (const char *const *name = generic[i].covered; *name; name++) {
+            if (strcmp(*name, device) == 0) {
                 say(reason, "%s covers %s", built, device);
                 return true;
             }
         }
         say(reason, "%s covers ", built);
-        for (const char *const *one = generic[i].covered; *one; one++)
-            say(reason, "%s%s", one == generic[i].covered ? "" : ", ", *one);
+        for (const char *const *name = generic[i].covered; *name; name++)
+            say(reason, "%s%s", name == generic[i].covered ? "" : ", ", *name);
         say(reason, ", the device is %s", device);
         return false;
     }

@@ -25,15 +25,15 @@ void silo_free(void *memory) {
     free(memory);
 }
 
-static int usage(silo_error *error, const char *function, const char *what) {
-    return silo_fail(error, SILO_ERROR_USAGE, "%s: %s", function, what);
+static int usage(silo_error *error, const char *function, const char *problem) {
+    return silo_fail(error, SILO_ERROR_USAGE, "%s: %s", function, problem);
 }
 
-/* Returns the error's code. `own` was filled in place of `error` if the caller passed NULL. */
-static SILO_NOINLINE int finish(silo_error *error, silo_error *own) {
-    const int code = error != NULL ? error->code : own->code;
+/* Returns the error's code. `local` was filled in place of `error` if the caller passed NULL. */
+static SILO_NOINLINE int finish(silo_error *error, silo_error *local) {
+    const int code = error != NULL ? error->code : local->code;
     if (error == NULL)
-        silo_error_clear(own);
+        silo_error_clear(local);
     return code != SILO_OK ? code : SILO_ERROR_INTERNAL;
 }
 
@@ -56,10 +56,10 @@ static int open_file(const char *path, const silo_options *options, silo_bundle 
 
 int silo_open(const char *path, const silo_options *options, silo_bundle **bundle,
               silo_error *error) {
-    silo_error own;
-    if (open_file(path, options, bundle, error != NULL ? error : &own) == 0)
+    silo_error local;
+    if (open_file(path, options, bundle, error != NULL ? error : &local) == 0)
         return 0;
-    return finish(error, &own);
+    return finish(error, &local);
 }
 
 static int open_memory(const void *data, size_t bytes, const char *name,
@@ -78,10 +78,10 @@ static int open_memory(const void *data, size_t bytes, const char *name,
 
 int silo_open_memory(const void *data, size_t bytes, const char *name, const silo_options *options,
                      silo_bundle **bundle, silo_error *error) {
-    silo_error own;
-    if (open_memory(data, bytes, name, options, bundle, error != NULL ? error : &own) == 0)
+    silo_error local;
+    if (open_memory(data, bytes, name, options, bundle, error != NULL ? error : &local) == 0)
         return 0;
-    return finish(error, &own);
+    return finish(error, &local);
 }
 
 void silo_close(silo_bundle *bundle) {
@@ -119,10 +119,10 @@ static int find(silo_bundle *bundle, const char *name, silo_kernel **kernel, sil
 }
 
 int silo_find(silo_bundle *bundle, const char *name, silo_kernel **kernel, silo_error *error) {
-    silo_error own;
-    if (find(bundle, name, kernel, error != NULL ? error : &own) == 0)
+    silo_error local;
+    if (find(bundle, name, kernel, error != NULL ? error : &local) == 0)
         return 0;
-    return finish(error, &own);
+    return finish(error, &local);
 }
 
 size_t silo_parameter_count(const silo_kernel *kernel) {
@@ -138,18 +138,18 @@ const char *silo_parameter_name(const silo_kernel *kernel, size_t index) {
 
 enum mode { LAUNCH, WARMUP, EXPLAIN, ADD };
 
-static SILO_NOINLINE int check_options(const silo_kernel *kernel, const silo_call *given,
+static SILO_NOINLINE int check_options(const silo_kernel *kernel, const silo_call *options,
                                        silo_error *error) {
     const char *name = kernel->intake.kernel;
-    if (given->options == NULL || given->option_count > SILO_MAX_OPTIONS)
-        return silo_fail(error, SILO_ERROR_USAGE,
-                         "%s: %zu options, which are %s; there are at most %d", name,
-                         given->option_count,
-                         given->options == NULL ? "a null pointer" : "too many", SILO_MAX_OPTIONS);
-    for (size_t i = 0; i < given->option_count; i++) {
-        const silo_argument *value = &given->options[i].value;
+    if (options->options == NULL || options->option_count > SILO_MAX_OPTIONS)
+        return silo_fail(
+            error, SILO_ERROR_USAGE, "%s: %zu options, which are %s; there are at most %d", name,
+            options->option_count, options->options == NULL ? "a null pointer" : "too many",
+            SILO_MAX_OPTIONS);
+    for (size_t i = 0; i < options->option_count; i++) {
+        const silo_argument *value = &options->options[i].value;
         char text[160];
-        if (given->options[i].name == NULL)
+        if (options->options[i].name == NULL)
             return silo_fail(error, SILO_ERROR_USAGE, "%s: option %zu has no name", name, i);
         silo_tagged_describe(value, text, sizeof text);
         if (value->kind < SILO_ARGUMENT_INT || value->kind > SILO_ARGUMENT_TYPE ||
@@ -157,7 +157,7 @@ static SILO_NOINLINE int check_options(const silo_kernel *kernel, const silo_cal
             return silo_fail(error, SILO_ERROR_KIND,
                              "%s: option '%s' needs an integer, float, bool, text, element type or "
                              "None, got %s",
-                             name, given->options[i].name, text);
+                             name, options->options[i].name, text);
     }
     return 0;
 }
@@ -165,29 +165,29 @@ static SILO_NOINLINE int check_options(const silo_kernel *kernel, const silo_cal
 /* Makes a call of a kernel for silo_launch, silo_warmup, silo_explain (`to` receives the text) or
  * silo_plan_add (`to` is the plan). The arrays of the call's state are on this function's stack. */
 static int call_kernel(silo_kernel *kernel, const silo_queue *queue, const silo_argument *arguments,
-                       size_t count, const silo_call *given, enum mode mode, void *to,
+                       size_t count, const silo_call *options, enum mode mode, void *to,
                        silo_error *error) {
     static const silo_call nothing;
     if (SILO_UNLIKELY(kernel == NULL || queue == NULL || (arguments == NULL && count > 0)))
         return usage(error, "a call of a kernel", "needs a kernel, a queue and arguments");
-    if (given == NULL)
-        given = &nothing;
+    if (options == NULL)
+        options = &nothing;
     const struct silo_intake *intake = &kernel->intake;
     if (SILO_UNLIKELY(count > (size_t)intake->count))
         return silo_tagged_too_many(intake, count, error);
-    if (SILO_UNLIKELY(given->option_count != 0) && check_options(kernel, given, error) != 0)
+    if (SILO_UNLIKELY(options->option_count != 0) && check_options(kernel, options, error) != 0)
         return -1;
     const size_t slots = (size_t)intake->count + 1;
-    const size_t keys = silo_tagged_words(intake) + 1 + 2 * given->option_count;
+    const size_t keys = silo_tagged_words(intake) + 1 + 2 * options->option_count;
     uint64_t *words = alloca((slots + keys) * sizeof *words);
     words[0] = 0;
     struct silo_kernel_call call = {
         .kernel = kernel,
         .queue = queue,
-        .given = given,
+        .options = options,
         .tagged = {.intake = intake,
                    .arguments = arguments,
-                   .given = (int32_t)count,
+                   .argument_count = (int32_t)count,
                    .device = queue->device,
                    .slots = words + 1,
                    .key = words + slots,
@@ -223,34 +223,34 @@ static int call_kernel(silo_kernel *kernel, const silo_queue *queue, const silo_
 SILO_HOT int silo_launch(silo_kernel *kernel, const silo_queue *queue,
                          const silo_argument *arguments, size_t count, const silo_call *call,
                          silo_error *error) {
-    silo_error own;
-    silo_error *filled = error != NULL ? error : &own;
+    silo_error local;
+    silo_error *filled = error != NULL ? error : &local;
     if (SILO_LIKELY(call_kernel(kernel, queue, arguments, count, call, LAUNCH, NULL, filled) == 0))
         return 0;
-    return finish(error, &own);
+    return finish(error, &local);
 }
 
 int silo_warmup(silo_kernel *kernel, const silo_queue *queue, const silo_argument *arguments,
                 size_t count, const silo_call *call, silo_error *error) {
-    silo_error own;
-    silo_error *filled = error != NULL ? error : &own;
+    silo_error local;
+    silo_error *filled = error != NULL ? error : &local;
     if (call_kernel(kernel, queue, arguments, count, call, WARMUP, NULL, filled) == 0)
         return 0;
-    return finish(error, &own);
+    return finish(error, &local);
 }
 
 int silo_explain(silo_kernel *kernel, const silo_queue *queue, const silo_argument *arguments,
                  size_t count, const silo_call *call, char **text, silo_error *error) {
-    silo_error own;
-    silo_error *filled = error != NULL ? error : &own;
+    silo_error local;
+    silo_error *filled = error != NULL ? error : &local;
     if (text == NULL) {
         usage(filled, "silo_explain", "needs a place for the text");
-        return finish(error, &own);
+        return finish(error, &local);
     }
     *text = NULL;
     if (call_kernel(kernel, queue, arguments, count, call, EXPLAIN, text, filled) == 0)
         return 0;
-    return finish(error, &own);
+    return finish(error, &local);
 }
 
 /* ---- plans ---- */
@@ -284,10 +284,10 @@ static int find_plan(silo_bundle *bundle, const char *name, const silo_queue *qu
 
 int silo_bundle_plan(silo_bundle *bundle, const char *name, const silo_queue *queue,
                      silo_plan **plan, silo_error *error) {
-    silo_error own;
-    if (find_plan(bundle, name, queue, plan, error != NULL ? error : &own) == 0)
+    silo_error local;
+    if (find_plan(bundle, name, queue, plan, error != NULL ? error : &local) == 0)
         return 0;
-    return finish(error, &own);
+    return finish(error, &local);
 }
 
 size_t silo_plan_parameter_count(const silo_plan *plan) {
@@ -328,60 +328,60 @@ static int call_plan(silo_plan *plan, void *stream, const silo_argument *argumen
 
 int silo_plan_call(silo_plan *plan, void *stream, const silo_argument *arguments, size_t count,
                    silo_error *error) {
-    silo_error own;
-    silo_error *filled = error != NULL ? error : &own;
+    silo_error local;
+    silo_error *filled = error != NULL ? error : &local;
     if (plan == NULL) {
         usage(filled, "silo_plan_call", "needs a plan");
-        return finish(error, &own);
+        return finish(error, &local);
     }
     if (silo_bundle_plan_take(plan, filled) != 0)
-        return finish(error, &own);
+        return finish(error, &local);
     const int result = call_plan(plan, stream, arguments, count, filled);
     silo_bundle_plan_give(plan);
-    return result == 0 ? 0 : finish(error, &own);
+    return result == 0 ? 0 : finish(error, &local);
 }
 
 int silo_plan_begin(const silo_queue *queue, silo_plan **plan, silo_error *error) {
-    silo_error own;
-    silo_error *filled = error != NULL ? error : &own;
+    silo_error local;
+    silo_error *filled = error != NULL ? error : &local;
     if (queue == NULL || plan == NULL) {
         usage(filled, "silo_plan_begin", "needs a queue and a place for the plan");
-        return finish(error, &own);
+        return finish(error, &local);
     }
     *plan = silo_bundle_plan_new(queue, filled);
-    return *plan != NULL ? 0 : finish(error, &own);
+    return *plan != NULL ? 0 : finish(error, &local);
 }
 
 int silo_plan_add(silo_plan *plan, silo_kernel *kernel, const silo_argument *arguments,
                   size_t count, const silo_call *call, silo_error *error) {
-    silo_error own;
-    silo_error *filled = error != NULL ? error : &own;
+    silo_error local;
+    silo_error *filled = error != NULL ? error : &local;
     if (plan == NULL) {
         usage(filled, "silo_plan_add", "needs a plan");
-        return finish(error, &own);
+        return finish(error, &local);
     }
     if (silo_bundle_plan_take(plan, filled) != 0)
-        return finish(error, &own);
+        return finish(error, &local);
     const int result = call_kernel(kernel, silo_bundle_plan_queue(plan), arguments, count, call,
                                    ADD, plan, filled);
     if (result != 0)
         silo_bundle_plan_spoil(plan);
     silo_bundle_plan_give(plan);
-    return result == 0 ? 0 : finish(error, &own);
+    return result == 0 ? 0 : finish(error, &local);
 }
 
 int silo_plan_run(silo_plan *plan, void *stream, silo_error *error) {
-    silo_error own;
-    silo_error *filled = error != NULL ? error : &own;
+    silo_error local;
+    silo_error *filled = error != NULL ? error : &local;
     if (plan == NULL) {
         usage(filled, "silo_plan_run", "needs a plan");
-        return finish(error, &own);
+        return finish(error, &local);
     }
     if (silo_bundle_plan_take(plan, filled) != 0)
-        return finish(error, &own);
+        return finish(error, &local);
     const int result = silo_bundle_plan_run(plan, stream, filled);
     silo_bundle_plan_give(plan);
-    return result == 0 ? 0 : finish(error, &own);
+    return result == 0 ? 0 : finish(error, &local);
 }
 
 const char *silo_plan_explain(const silo_plan *plan, const char **reason) {

@@ -56,31 +56,31 @@ static void free_memory(struct silo_gpu_device *device, const struct silo_lease 
     if (silo_gpu_ending() || silo_gpu_enter(device, &scope) != 0)
         return;
     if (lease->waits) {
-        gpu->stream_synchronize(lease->wanted.queue.stream);
+        gpu->stream_synchronize(lease->request.queue.stream);
         gpu->memory_free(address);
     } else {
-        gpu->memory_free_async(address, lease->wanted.queue.stream);
+        gpu->memory_free_async(address, lease->request.queue.stream);
     }
     silo_gpu_leave(&scope);
 }
 
 static int take_own(struct silo_gpu_device *device, const char *kernel, struct silo_lease *lease,
                     silo_error *error) {
-    const size_t alignment = lease->wanted.alignment;
+    const size_t alignment = lease->request.alignment;
     const size_t spare = alignment > POOL_ALIGNMENT ? alignment : 0;
     uint64_t address = 0;
-    const int code = allocate(device, lease->wanted.queue.stream, lease->wanted.bytes + spare,
+    const int code = allocate(device, lease->request.queue.stream, lease->request.bytes + spare,
                               &address, &lease->waits);
     if (code == SILO_GPU_CAPTURES && lease->waits)
         return silo_fail_driver(
             error, SILO_ERROR_CAPTURING, code,
             "%s needs %zu bytes of scratch memory, which this %s driver cannot give within a graph "
             "that is captured: give an allocator, or capture with a newer driver",
-            kernel, lease->wanted.bytes, device->gpu->name);
+            kernel, lease->request.bytes, device->gpu->name);
     if (code != 0) {
         char text[256];
         snprintf(text, sizeof text, "%.100s: cannot take %zu bytes of scratch memory on %s:%d",
-                 kernel, lease->wanted.bytes, device->gpu->name, (int)device->index);
+                 kernel, lease->request.bytes, device->gpu->name, (int)device->index);
         return silo_gpu_fail(error, device->gpu, SILO_ERROR_MEMORY, text, code);
     }
     lease->memory = (void *)(uintptr_t)address;
@@ -90,39 +90,40 @@ static int take_own(struct silo_gpu_device *device, const char *kernel, struct s
 
 /* ---- memory of the caller ---- */
 
-static int take_given(const struct silo_scratch_source *source, const char *kernel,
-                      struct silo_lease *lease, silo_error *error) {
-    const silo_scratch *wanted = &lease->wanted;
+static int take_from_caller(const struct silo_scratch_source *source, const char *kernel,
+                            struct silo_lease *lease, silo_error *error) {
+    const silo_scratch *request = &lease->request;
     void *memory = NULL;
-    const int code = source->allocate(source->context, wanted, &memory);
+    const int code = source->allocate(source->context, request, &memory);
     const uint64_t address = (uint64_t)(uintptr_t)memory;
-    if (code == 0 && address != 0 && address % wanted->alignment == 0) {
+    if (code == 0 && address != 0 && address % request->alignment == 0) {
         lease->memory = memory;
         lease->address = address;
         return 0;
     }
     if (code == 0 && address != 0 && source->release != NULL)
-        source->release(source->context, wanted, memory);
+        source->release(source->context, request, memory);
     if (code != 0)
         return silo_fail(error, SILO_ERROR_MEMORY,
                          "%s needs %zu bytes of scratch memory at a multiple of %zu bytes; the "
                          "allocator returned %d",
-                         kernel, wanted->bytes, wanted->alignment, code);
+                         kernel, request->bytes, request->alignment, code);
     return silo_fail(error, SILO_ERROR_MEMORY,
                      "%s needs %zu bytes of scratch memory at a multiple of %zu bytes; the "
                      "allocator gave address %llu",
-                     kernel, wanted->bytes, wanted->alignment, (unsigned long long)address);
+                     kernel, request->bytes, request->alignment, (unsigned long long)address);
 }
 
 int silo_scratch_take(const struct silo_scratch_source *source, struct silo_gpu_device *device,
                       void *stream, const char *kernel, int64_t bytes, uint32_t alignment,
                       struct silo_lease *lease, silo_error *error) {
     *lease =
-        (struct silo_lease){.wanted = {.queue = {device->gpu->memory_type, device->index, stream},
-                                       .bytes = (size_t)bytes,
-                                       .alignment = alignment > 0 ? alignment : 1}};
-    return source != NULL && source->allocate != NULL ? take_given(source, kernel, lease, error)
-                                                      : take_own(device, kernel, lease, error);
+        (struct silo_lease){.request = {.queue = {device->gpu->memory_type, device->index, stream},
+                                        .bytes = (size_t)bytes,
+                                        .alignment = alignment > 0 ? alignment : 1}};
+    return source != NULL && source->allocate != NULL
+               ? take_from_caller(source, kernel, lease, error)
+               : take_own(device, kernel, lease, error);
 }
 
 void silo_scratch_give(const struct silo_scratch_source *source, struct silo_gpu_device *device,
@@ -130,5 +131,5 @@ void silo_scratch_give(const struct silo_scratch_source *source, struct silo_gpu
     if (source == NULL || source->allocate == NULL)
         free_memory(device, lease);
     else if (source->release != NULL)
-        source->release(source->context, &lease->wanted, lease->memory);
+        source->release(source->context, &lease->request, lease->memory);
 }

@@ -12,16 +12,16 @@
 /* The callbacks of silo_options. If `allocate` is NULL, the driver's memory is used. */
 struct silo_scratch_source {
     void *context;
-    int (*allocate)(void *context, const silo_scratch *wanted, void **memory);
-    void (*release)(void *context, const silo_scratch *wanted, void *memory); /* may be NULL */
+    int (*allocate)(void *context, const silo_scratch *request, void **memory);
+    void (*release)(void *context, const silo_scratch *request, void *memory); /* may be NULL */
 };
 
 /* The scratch memory of a launch; filled by silo_scratch_take. */
 struct silo_lease {
-    uint64_t address;    /* aligned as requested */
-    silo_scratch wanted; /* the request passed to the source */
-    void *memory;        /* owned until silo_scratch_give; at or below `address` */
-    bool waits;          /* the driver has no pool: freeing waits for the stream */
+    uint64_t address;     /* aligned as requested */
+    silo_scratch request; /* the request passed to the source */
+    void *memory;         /* owned until silo_scratch_give; at or below `address` */
+    bool waits;           /* the driver has no pool: freeing waits for the stream */
 };
 
 /* Computes the bytes for all programs of a grid, with `each` bytes for a program. SILO_ERROR_GRID

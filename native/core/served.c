@@ -6,14 +6,14 @@
 #include <stdlib.h>
 
 int silo_served_grid(const struct silo_kernel_info *kernel, const struct silo_variant *variant,
-                     const struct silo_place *place, struct silo_grid_programs *grid,
+                     const struct silo_call_device *device, struct silo_grid_programs *grid,
                      silo_error *error) {
     struct silo_program programs[3];
     int result = 0;
     memset(grid, 0, sizeof *grid);
     if (kernel->grid_axes == 0)
         return 0;
-    if (silo_grid_programs(kernel, variant, place, programs, error) != 0)
+    if (silo_grid_programs(kernel, variant, device, programs, error) != 0)
         return -1;
     for (uint32_t axis = 0; axis < kernel->grid_axes; axis++) {
         if (result == 0)
@@ -68,27 +68,28 @@ int silo_served_check(const struct silo_kernel_info *kernel, const struct silo_v
 
 struct silo_served *silo_served_new(struct silo_bundle *bundle, uint32_t kernel,
                                     const struct silo_kernel_info *info, uint32_t number,
-                                    const struct silo_located *where, silo_error *error) {
+                                    const struct silo_used_device *where, silo_error *error) {
     const struct silo_variant *variant = silo_reader_variant(bundle->reader, kernel, number, error);
     if (variant == NULL || silo_served_check(info, variant, bundle->name, error) != 0)
         return NULL;
-    struct silo_served *made = calloc(1, sizeof *made); /* owned by the caller */
-    if (made == NULL) {
+    struct silo_served *served = calloc(1, sizeof *served); /* owned by the caller */
+    if (served == NULL) {
         silo_fail_memory(error);
         return NULL;
     }
-    made->where = where;
-    made->variant = variant;
-    made->number = number;
-    made->code = silo_code_load(bundle, kernel, number, variant, where, &made->function, error);
-    if (made->code == NULL ||
-        silo_layout_pack(&made->packing, variant, info->signature, &made->function, error) != 0 ||
-        note_memory(variant, made, error) != 0 ||
-        silo_served_grid(info, variant, &where->place, &made->grid, error) != 0) {
-        silo_served_free(made);
+    served->where = where;
+    served->variant = variant;
+    served->number = number;
+    served->code = silo_code_load(bundle, kernel, number, variant, where, &served->function, error);
+    if (served->code == NULL ||
+        silo_layout_pack(&served->packing, variant, info->signature, &served->function, error) !=
+            0 ||
+        note_memory(variant, served, error) != 0 ||
+        silo_served_grid(info, variant, &where->info, &served->grid, error) != 0) {
+        silo_served_free(served);
         return NULL;
     }
-    return made;
+    return served;
 }
 
 void silo_served_free(struct silo_served *served) {

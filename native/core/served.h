@@ -14,7 +14,7 @@ struct silo_served {
     struct silo_packing packing;
     struct silo_grid_programs grid; /* the declared grid; axes is 0 if there is none */
     const struct silo_loaded_code *code;
-    const struct silo_located *where;
+    const struct silo_used_device *where;
     const struct silo_variant *variant;
     uint32_t number; /* number of the variant */
     uint32_t memory_count;
@@ -26,7 +26,7 @@ struct silo_served {
 /* Compiles the declared grid of a variant on a device. -1 with SILO_ERROR_EXPRESSION; `grid` must
  * be cleared in either case. */
 int silo_served_grid(const struct silo_kernel_info *kernel, const struct silo_variant *variant,
-                     const struct silo_place *place, struct silo_grid_programs *grid,
+                     const struct silo_call_device *device, struct silo_grid_programs *grid,
                      silo_error *error);
 
 /* Checks that a variant has the parameters of its kernel. Returns -1 with SILO_ERROR_DAMAGED, which
@@ -38,7 +38,7 @@ int silo_served_check(const struct silo_kernel_info *kernel, const struct silo_v
  * holds the bundle's lock. */
 struct silo_served *silo_served_new(struct silo_bundle *bundle, uint32_t kernel,
                                     const struct silo_kernel_info *info, uint32_t number,
-                                    const struct silo_located *where, silo_error *error);
+                                    const struct silo_used_device *where, silo_error *error);
 void silo_served_free(struct silo_served *served);
 
 #endif

@@ -22,9 +22,9 @@ static inline uint32_t rotated(uint32_t x, int by) {
     return x >> by | x << (32 - by);
 }
 
-static inline uint32_t big_endian(const uint8_t *at) {
+static inline uint32_t big_endian(const uint8_t *bytes) {
     uint32_t word;
-    memcpy(&word, at, sizeof word);
+    memcpy(&word, bytes, sizeof word);
     return __builtin_bswap32(word);
 }
 
@@ -42,12 +42,12 @@ static void blocks_plain(uint32_t state[8], const uint8_t *data, size_t count) {
         memcpy(s, state, sizeof s);
         for (int i = 0; i < 64; i++) {
             const uint32_t e = s[4], a = s[0];
-            const uint32_t one = s[7] + (rotated(e, 6) ^ rotated(e, 11) ^ rotated(e, 25)) +
+            const uint32_t sum = s[7] + (rotated(e, 6) ^ rotated(e, 11) ^ rotated(e, 25)) +
                                  ((e & s[5]) ^ (~e & s[6])) + CONSTANTS[i] + w[i];
             const uint32_t two = (rotated(a, 2) ^ rotated(a, 13) ^ rotated(a, 22)) +
                                  ((a & s[1]) ^ (a & s[2]) ^ (s[1] & s[2]));
-            s[7] = s[6], s[6] = s[5], s[5] = e, s[4] = s[3] + one;
-            s[3] = s[2], s[2] = s[1], s[1] = a, s[0] = one + two;
+            s[7] = s[6], s[6] = s[5], s[5] = e, s[4] = s[3] + sum;
+            s[3] = s[2], s[2] = s[1], s[1] = a, s[0] = sum + two;
         }
         for (int i = 0; i < 8; i++)
             state[i] += s[i];
@@ -106,11 +106,11 @@ static bool has_sha(void) {
 
 static void blocks(uint32_t state[8], const uint8_t *data, size_t count) {
 #if defined(__x86_64__)
-    static int found; /* 0: not tested yet; all threads get the same result */
-    int have = __atomic_load_n(&found, __ATOMIC_RELAXED);
+    static int supported; /* 0: not tested yet; all threads get the same result */
+    int have = __atomic_load_n(&supported, __ATOMIC_RELAXED);
     if (have == 0) {
         have = has_sha() ? 1 : -1;
-        __atomic_store_n(&found, have, __ATOMIC_RELAXED);
+        __atomic_store_n(&supported, have, __ATOMIC_RELAXED);
     }
     if (have > 0) {
         blocks_sha(state, data, count);

@@ -398,76 +398,76 @@ SILO_API void silo_plan_close(silo_plan *plan);
 #endif
 
 static inline silo_argument silo_absent_argument(void) {
-    silo_argument made = SILO_EMPTY_;
-    return made;
+    silo_argument argument = SILO_EMPTY_;
+    return argument;
 }
 
 static inline silo_argument silo_pointer(const void *address, int element) {
-    silo_argument made = SILO_EMPTY_;
-    made.kind = SILO_ARGUMENT_POINTER;
-    made.element = (uint16_t)element;
-    made.value.pointer = (void *)(uintptr_t)address;
-    return made;
+    silo_argument argument = SILO_EMPTY_;
+    argument.kind = SILO_ARGUMENT_POINTER;
+    argument.element = (uint16_t)element;
+    argument.value.pointer = (void *)(uintptr_t)address;
+    return argument;
 }
 
 static inline silo_argument silo_array(const void *address, int element, int rank,
                                        const int64_t *shape, const int64_t *strides) {
-    silo_argument made = silo_pointer(address, element);
-    made.kind = SILO_ARGUMENT_ARRAY;
-    made.rank = rank;
-    made.shape = shape;
-    made.strides = strides;
-    return made;
+    silo_argument argument = silo_pointer(address, element);
+    argument.kind = SILO_ARGUMENT_ARRAY;
+    argument.rank = rank;
+    argument.shape = shape;
+    argument.strides = strides;
+    return argument;
 }
 
 static inline silo_argument silo_descriptor(const void *address, int element, int rank,
                                             const int64_t *shape, const int64_t *strides,
                                             const int64_t *block) {
-    silo_argument made = silo_array(address, element, rank, shape, strides);
-    made.kind = SILO_ARGUMENT_DESCRIPTOR;
-    made.block = block;
-    return made;
+    silo_argument argument = silo_array(address, element, rank, shape, strides);
+    argument.kind = SILO_ARGUMENT_DESCRIPTOR;
+    argument.block = block;
+    return argument;
 }
 
 static inline silo_argument silo_int(int64_t value) {
-    silo_argument made = SILO_EMPTY_;
-    made.kind = SILO_ARGUMENT_INT;
-    made.value.integer = value;
-    return made;
+    silo_argument argument = SILO_EMPTY_;
+    argument.kind = SILO_ARGUMENT_INT;
+    argument.value.integer = value;
+    return argument;
 }
 
 static inline silo_argument silo_bool(int value) {
-    silo_argument made = SILO_EMPTY_;
-    made.kind = SILO_ARGUMENT_BOOL;
-    made.value.integer = value != 0;
-    return made;
+    silo_argument argument = SILO_EMPTY_;
+    argument.kind = SILO_ARGUMENT_BOOL;
+    argument.value.integer = value != 0;
+    return argument;
 }
 
 static inline silo_argument silo_float(double value) {
-    silo_argument made = SILO_EMPTY_;
-    made.kind = SILO_ARGUMENT_FLOAT;
-    made.value.real = value;
-    return made;
+    silo_argument argument = SILO_EMPTY_;
+    argument.kind = SILO_ARGUMENT_FLOAT;
+    argument.value.real = value;
+    return argument;
 }
 
 static inline silo_argument silo_none(void) {
-    silo_argument made = SILO_EMPTY_;
-    made.kind = SILO_ARGUMENT_NONE;
-    return made;
+    silo_argument argument = SILO_EMPTY_;
+    argument.kind = SILO_ARGUMENT_NONE;
+    return argument;
 }
 
 static inline silo_argument silo_text(const char *value) {
-    silo_argument made = SILO_EMPTY_;
-    made.kind = SILO_ARGUMENT_TEXT;
-    made.value.text = value;
-    return made;
+    silo_argument argument = SILO_EMPTY_;
+    argument.kind = SILO_ARGUMENT_TEXT;
+    argument.value.text = value;
+    return argument;
 }
 
 static inline silo_argument silo_type(int element) {
-    silo_argument made = SILO_EMPTY_;
-    made.kind = SILO_ARGUMENT_TYPE;
-    made.element = (uint16_t)element;
-    return made;
+    silo_argument argument = SILO_EMPTY_;
+    argument.kind = SILO_ARGUMENT_TYPE;
+    argument.element = (uint16_t)element;
+    return argument;
 }
 
 #undef SILO_EMPTY_

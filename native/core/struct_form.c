@@ -9,10 +9,10 @@ int silo_struct_add(struct silo_struct_form *form, const char *type, const char 
     if (part[0] == '\0') {
         good = good && strcmp(type, "ptr") == 0;
     } else {
-        const int found = silo_part_named(part, &leaf.axis);
-        good = good && (found == SILO_PART_SHAPE || found == SILO_PART_STRIDE) &&
+        const int has_axis = silo_part_named(part, &leaf.axis);
+        good = good && (has_axis == SILO_PART_SHAPE || has_axis == SILO_PART_STRIDE) &&
                (strcmp(type, "i32") == 0 || strcmp(type, "i64") == 0);
-        leaf.part = (uint8_t)found;
+        leaf.part = (uint8_t)has_axis;
         leaf.bytes = strcmp(type, "i32") == 0 ? 4 : 8;
     }
     for (uint32_t i = 0; good && i < form->count; i++)

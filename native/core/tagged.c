@@ -4,7 +4,7 @@
 #include "tagged_error.h"
 
 const silo_argument *silo_tagged_argument(const struct silo_tagged *tagged, int32_t index) {
-    if (index < tagged->given && tagged->arguments[index].kind != SILO_ARGUMENT_ABSENT)
+    if (index < tagged->argument_count && tagged->arguments[index].kind != SILO_ARGUMENT_ABSENT)
         return &tagged->arguments[index];
     return &tagged->intake->defaults[index];
 }
@@ -141,23 +141,23 @@ static int read_descriptor(struct silo_tagged *tagged, int32_t index, const silo
         return silo_tagged_refuse(intake, index, SILO_ERROR_SHAPE, error,
                                   "has %d dimensions; there are 1 to %d", (int)argument->rank,
                                   SILO_MAX_RANK);
-    struct silo_descriptor *one = &tagged->descriptors[tagged->descriptors_used];
+    struct silo_descriptor *descriptor = &tagged->descriptors[tagged->descriptors_used];
     int64_t room[SILO_MAX_AXES];
-    const size_t bytes = (size_t)argument->rank * sizeof *one->shape;
-    memset(one, 0, sizeof *one);
-    one->address = (uint64_t)(uintptr_t)argument->value.pointer;
-    one->rank = (uint32_t)argument->rank;
-    one->nan = (argument->flags & SILO_ARGUMENT_PAD_NAN) != 0;
-    one->tf32 = (argument->flags & SILO_ARGUMENT_ROUND_TF32) != 0;
-    memcpy(one->shape, argument->shape, bytes);
-    memcpy(one->strides, silo_tagged_strides(argument, room), bytes);
+    const size_t bytes = (size_t)argument->rank * sizeof *descriptor->shape;
+    memset(descriptor, 0, sizeof *descriptor);
+    descriptor->address = (uint64_t)(uintptr_t)argument->value.pointer;
+    descriptor->rank = (uint32_t)argument->rank;
+    descriptor->nan = (argument->flags & SILO_ARGUMENT_PAD_NAN) != 0;
+    descriptor->tf32 = (argument->flags & SILO_ARGUMENT_ROUND_TF32) != 0;
+    memcpy(descriptor->shape, argument->shape, bytes);
+    memcpy(descriptor->strides, silo_tagged_strides(argument, room), bytes);
     const struct silo_dtype type = {(uint8_t)(argument->element >> 8), (uint8_t)argument->element};
-    silo_error why = {.details = NULL};
+    silo_error failure = {.details = NULL};
     if (argument->block == NULL)
         return silo_tagged_refuse(intake, index, SILO_ERROR_USAGE, error, "has no block shape");
-    if (silo_descriptor_check(one, type, &why) != 0 ||
-        silo_descriptor_block_bits(argument->block, one->rank, &block, &why) != 0)
-        return silo_tagged_refuse(intake, index, why.code, error, "%s", why.text);
+    if (silo_descriptor_check(descriptor, type, &failure) != 0 ||
+        silo_descriptor_block_bits(argument->block, descriptor->rank, &block, &failure) != 0)
+        return silo_tagged_refuse(intake, index, failure.code, error, "%s", failure.text);
     tagged->slots[index] = tagged->descriptors_used++;
     tagged->key[index] =
         SILO_CODE(SILO_VALUE_DESCRIPTOR, argument->element >> 8, argument->element & 0xff,
@@ -226,14 +226,15 @@ int silo_tagged_other(struct silo_tagged *tagged, int32_t index, silo_error *err
     const struct silo_intake *intake = tagged->intake;
     const struct silo_parameter *parameter = &intake->parameters[index];
     const silo_argument *argument = silo_tagged_argument(tagged, index);
-    const bool given = argument != &intake->defaults[index];
-    if (!given && (parameter->flags & SILO_PARAMETER_OPTIONAL)) {
+    const bool is_passed = argument != &intake->defaults[index];
+    if (!is_passed && (parameter->flags & SILO_PARAMETER_OPTIONAL)) {
         tagged->slots[index] = 0;
         tagged->key[index] = SILO_CODE(SILO_VALUE_ABSENT, 0, 0, 0);
         return 0;
     }
-    if (!given && !intake->names[index].has_default)
-        return silo_tagged_missing(intake, tagged->arguments, (size_t)tagged->given, error);
+    if (!is_passed && !intake->names[index].has_default)
+        return silo_tagged_missing(intake, tagged->arguments, (size_t)tagged->argument_count,
+                                   error);
     if (parameter->kind == SILO_PARAMETER_CONSTEXPR)
         return read_constant(tagged, index, argument, error);
     switch (argument->kind) {

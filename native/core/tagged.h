@@ -24,8 +24,8 @@ enum silo_constant_tag {
 /* The state of reading a call. The caller owns the arrays. */
 struct silo_tagged {
     const struct silo_intake *intake;
-    const silo_argument *arguments; /* the `given` arguments of the call */
-    int32_t given;
+    const silo_argument *arguments; /* the `argument_count` arguments of the call */
+    int32_t argument_count;
     int32_t device;  /* enum silo_device_kind of the call's queue */
     uint64_t *slots; /* a slot for each parameter; slots[-1] is 0 */
     uint64_t *key;   /* a word for each parameter, then further words (silo_tagged_extra) */
@@ -80,7 +80,7 @@ SILO_INLINE int silo_tagged_read(struct silo_tagged *tagged, silo_error *error) 
     for (int32_t i = 0; i < intake->count; i++) {
         const struct silo_parameter *parameter = &intake->parameters[i];
         const silo_argument *argument = &tagged->arguments[i];
-        if (SILO_LIKELY(i < tagged->given)) {
+        if (SILO_LIKELY(i < tagged->argument_count)) {
             if (SILO_LIKELY(
                     argument->kind == SILO_ARGUMENT_POINTER && argument->flags == 0 &&
                     parameter->kind <= SILO_PARAMETER_POINTER &&

@@ -8,10 +8,10 @@
 /* Describes an argument: "an int64 (3)", "an array of float32, shape [4, 3]". */
 void silo_tagged_describe(const silo_argument *argument, char *text, size_t room);
 
-/* Fails with "KERNEL: argument 'NAME' needs WANTED, got GIVEN". If `wanted` is NULL, the
+/* Fails with "KERNEL: argument 'NAME' needs EXPECTED, got ACTUAL". If `expected` is NULL, the
  * parameter's own requirement is used. Returns -1. */
 int silo_tagged_fail(const struct silo_intake *intake, int32_t index, const silo_argument *argument,
-                     int code, const char *wanted, silo_error *error);
+                     int code, const char *expected, silo_error *error);
 
 /* Fails with "KERNEL: the tensor descriptor 'NAME' ...". Returns -1. */
 int silo_tagged_refuse(const struct silo_intake *intake, int32_t index, int code, silo_error *error,

@@ -65,14 +65,14 @@ bool silo_map_reads_shape(const struct silo_map_form *form) {
     return false;
 }
 
-/* Reports a wrong extent or stride (`what`: "shape", "strides") of an array. */
-static int refuse_axis(silo_error *error, const char *what, int32_t axis, int64_t value,
-                       const char *wanted) {
+/* Reports a wrong extent or stride (`noun`: "shape", "strides") of an array. */
+static int refuse_axis(silo_error *error, const char *noun, int32_t axis, int64_t value,
+                       const char *expected) {
     if (axis == SILO_NO_AXIS)
-        return silo_fail(error, SILO_ERROR_SHAPE, "is taken with %s %lld; %s", what,
-                         (long long)value, wanted);
-    return silo_fail(error, SILO_ERROR_SHAPE, "has %s[%d] = %lld; %s", what, (int)axis,
-                     (long long)value, wanted);
+        return silo_fail(error, SILO_ERROR_SHAPE, "is taken with %s %lld; %s", noun,
+                         (long long)value, expected);
+    return silo_fail(error, SILO_ERROR_SHAPE, "has %s[%d] = %lld; %s", noun, (int)axis,
+                     (long long)value, expected);
 }
 
 int silo_map_of_array(const struct silo_map_form *form, uint64_t address, int32_t ndim,
@@ -159,11 +159,11 @@ int silo_tensor_map_encode(struct silo_gpu_device *device, const struct silo_map
     uint64_t sizes[SILO_MAX_RANK], strides[SILO_MAX_RANK];
     uint32_t box[SILO_MAX_RANK], steps[SILO_MAX_RANK];
     for (uint32_t i = 0; i < form->rank; i++) {
-        const uint32_t own = form->rank - 1 - i;
-        sizes[i] = (uint64_t)descriptor->shape[own];
-        box[i] = form->box[own];
+        const uint32_t axis = form->rank - 1 - i;
+        sizes[i] = (uint64_t)descriptor->shape[axis];
+        box[i] = form->box[axis];
         steps[i] = 1;
-        strides[i] = own > 0 ? (uint64_t)descriptor->strides[own - 1] * form->element_bytes : 0;
+        strides[i] = axis > 0 ? (uint64_t)descriptor->strides[axis - 1] * form->element_bytes : 0;
     }
     if (form->fp4_padded)
         sizes[0] *= 2;

@@ -27,14 +27,14 @@ void silo_extents_text(struct silo_wording *text, const int64_t *numbers, int64_
 /* Replaces a number by the next larger one with the same number of digits, in place. Returns false
  * if it would need one more digit. */
 static bool raise_last_digit(char *written) {
-    for (char *at = strchr(written, 'e') - 1; at >= written; at--) {
-        if (*at < '0' || *at > '9')
+    for (char *digit = strchr(written, 'e') - 1; digit >= written; digit--) {
+        if (*digit < '0' || *digit > '9')
             continue;
-        if (*at < '9') {
-            ++*at;
+        if (*digit < '9') {
+            ++*digit;
             return true;
         }
-        *at = '0';
+        *digit = '0';
     }
     return false;
 }
@@ -62,9 +62,9 @@ static void add_float(struct silo_wording *text, double value) {
     char *exponent_at = strchr(written, 'e');
     const int exponent = atoi(exponent_at + 1);
     /* copies the digits, without sign and point */
-    for (const char *at = written; at < exponent_at; at++) {
-        if (*at >= '0' && *at <= '9')
-            digits[count++] = *at;
+    for (const char *digit = written; digit < exponent_at; digit++) {
+        if (*digit >= '0' && *digit <= '9')
+            digits[count++] = *digit;
     }
     while (count > 1 && digits[count - 1] == '0')
         count--;
@@ -83,15 +83,15 @@ static void add_float(struct silo_wording *text, double value) {
     }
 }
 
-/* Returns the bytes of the UTF-8 character at `at`, and sets `*code` to its code point. An invalid
- * byte counts as a character. */
-static uint32_t character_at(const unsigned char *at, uint32_t left, uint32_t *code) {
-    const uint32_t bytes = *at >= 0xf0 ? 4 : *at >= 0xe0 ? 3 : *at >= 0xc0 ? 2 : 1;
-    *code = bytes > 1 ? *at & (0x7fU >> bytes) : *at;
-    if (bytes > left)
+/* Returns the bytes of the UTF-8 character at `text`, and sets `*code` to its code point. An
+ * invalid byte counts as a character. */
+static uint32_t character_at(const unsigned char *text, uint32_t remaining, uint32_t *code) {
+    const uint32_t bytes = *text >= 0xf0 ? 4 : *text >= 0xe0 ? 3 : *text >= 0xc0 ? 2 : 1;
+    *code = bytes > 1 ? *text & (0x7fU >> bytes) : *text;
+    if (bytes > remaining)
         return 1;
     for (uint32_t i = 1; i < bytes; i++)
-        *code = *code << 6 | (at[i] & 0x3fU);
+        *code = *code << 6 | (text[i] & 0x3fU);
     return bytes;
 }
 

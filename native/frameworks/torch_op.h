@@ -54,19 +54,19 @@ struct operation {
 
 /* ---- properties of a tensor ---- */
 
-inline void check(AOTITorchError code, const char *what) {
+inline void check(AOTITorchError code, const char *property) {
     if (code != TORCH_SUCCESS)
-        throw std::runtime_error(std::string("torch cannot give ") + what + " of a tensor");
+        throw std::runtime_error(std::string("torch cannot give ") + property + " of a tensor");
 }
 
 /* Converts torch's number of a dtype to enum silo_element; 0 for other dtypes. The numbers are not
  * part of torch's ABI, so torch's functions are called for them. */
 inline int element_of(int32_t dtype) {
-    struct known {
+    struct entry {
         int32_t dtype;
         int element;
     };
-    static const std::array<known, 17> table{{
+    static const std::array<entry, 17> table{{
         {aoti_torch_dtype_float32(), SILO_FLOAT32},
         {aoti_torch_dtype_float16(), SILO_FLOAT16},
         {aoti_torch_dtype_bfloat16(), SILO_BFLOAT16},
@@ -85,9 +85,9 @@ inline int element_of(int32_t dtype) {
         {aoti_torch_dtype_float8_e4m3fnuz(), SILO_FP8_E4M3FNUZ},
         {aoti_torch_dtype_float8_e5m2fnuz(), SILO_FP8_E5M2FNUZ},
     }};
-    for (const known &one : table)
-        if (one.dtype == dtype)
-            return one.element;
+    for (const entry &row : table)
+        if (row.dtype == dtype)
+            return row.element;
     return 0;
 }
 
@@ -104,37 +104,39 @@ struct gpu_library {
         const std::pair<const char *, int32_t> names[] = {{"libtorch_cuda.so", SILO_CUDA},
                                                           {"libtorch_hip.so", SILO_ROCM}};
         for (const auto &[name, kind] : names) {
-            void *found = dlopen(name, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
-            if (found == nullptr)
+            void *handle = dlopen(name, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
+            if (handle == nullptr)
                 continue;
             current =
-                reinterpret_cast<stream_of>(dlsym(found, "aoti_torch_get_current_cuda_stream"));
+                reinterpret_cast<stream_of>(dlsym(handle, "aoti_torch_get_current_cuda_stream"));
             device = kind;
-            dlclose(found); /* releases only this reference: torch keeps the library loaded */
+            dlclose(handle); /* releases only this reference: torch keeps the library loaded */
             break;
         }
     }
 };
 
 inline const gpu_library &gpu() {
-    static const gpu_library found;
-    return found;
+    static const gpu_library library;
+    return library;
 }
 
 /* Calls an operator of torch that takes a tensor first and returns a tensor or a bool. Returns
  * false if torch raises an error. */
 template <size_t Count>
-bool ask(const char *name, AtenTensorHandle tensor, std::array<StableIValue, Count> &stack) {
-    AtenTensorHandle given = nullptr; /* freed by the operator */
-    check(aoti_torch_new_tensor_handle(tensor, &given), "a reference");
-    stack[0] = torch::stable::detail::from(given);
+bool call_operator(const char *name, AtenTensorHandle tensor,
+                   std::array<StableIValue, Count> &stack) {
+    AtenTensorHandle reference = nullptr; /* freed by the operator */
+    check(aoti_torch_new_tensor_handle(tensor, &reference), "a reference");
+    stack[0] = torch::stable::detail::from(reference);
     return torch_call_dispatcher(name, "", stack.data(), TORCH_ABI_VERSION) == TORCH_SUCCESS;
 }
 
 /* Whether a tensor is the result of an operation that autograd recorded (it is not a leaf). */
 inline bool is_result(AtenTensorHandle tensor) {
     std::array<StableIValue, 1> stack{};
-    return !(ask("aten::is_leaf", tensor, stack) && torch::stable::detail::to<bool>(stack[0]));
+    return !(call_operator("aten::is_leaf", tensor, stack) &&
+             torch::stable::detail::to<bool>(stack[0]));
 }
 
 /* Marks a tensor as modified, as torch's operators do with their outputs. To do so it transposes
@@ -143,7 +145,7 @@ inline bool is_result(AtenTensorHandle tensor) {
  * inference mode. */
 inline bool modified(AtenTensorHandle tensor) {
     std::array<StableIValue, 3> stack{};
-    if (!ask("aten::transpose_", tensor, stack))
+    if (!call_operator("aten::transpose_", tensor, stack))
         return false;
     const auto same = torch::stable::detail::to<AtenTensorHandle>(stack[0]);
     check(aoti_torch_delete_tensor_object(same), "a reference");
@@ -205,45 +207,45 @@ class call {
     }
 
     void take(const parameter &of, uint32_t index, StableIValue value) {
-        silo_argument &made = arguments_[of.place];
+        silo_argument &argument = arguments_[of.place];
         switch (of.type) {
         case given::tensor:
         case given::descriptor:
-            if (const auto one = value_of<AtenTensorHandle>(of.optional, value))
-                tensors_[index] = *one;
+            if (const auto content = value_of<AtenTensorHandle>(of.optional, value))
+                tensors_[index] = *content;
             else
-                made = silo_none();
+                argument = silo_none();
             return;
         case given::integer:
-            if (const auto one = value_of<int64_t>(of.optional, value))
-                made = silo_int(*one);
+            if (const auto content = value_of<int64_t>(of.optional, value))
+                argument = silo_int(*content);
             else
-                made = silo_none();
+                argument = silo_none();
             return;
         case given::real:
-            if (const auto one = value_of<double>(of.optional, value))
-                made = silo_float(*one);
+            if (const auto content = value_of<double>(of.optional, value))
+                argument = silo_float(*content);
             else
-                made = silo_none();
+                argument = silo_none();
             return;
         case given::boolean:
-            if (const auto one = value_of<bool>(of.optional, value))
-                made = silo_bool(*one);
+            if (const auto content = value_of<bool>(of.optional, value))
+                argument = silo_bool(*content);
             else
-                made = silo_none();
+                argument = silo_none();
             return;
         case given::dtype:
-            if (const auto one = value_of<int32_t>(of.optional, value))
-                made = silo_type(element_of(*one));
+            if (const auto content = value_of<int32_t>(of.optional, value))
+                argument = silo_type(element_of(*content));
             else
-                made = silo_none();
+                argument = silo_none();
             return;
         case given::text:
-            if (auto one = value_of<std::string>(of.optional, value)) {
-                texts_.push_back(std::make_unique<std::string>(std::move(*one)));
-                made = silo_text(texts_.back()->c_str());
+            if (auto content = value_of<std::string>(of.optional, value)) {
+                texts_.push_back(std::make_unique<std::string>(std::move(*content)));
+                argument = silo_text(texts_.back()->c_str());
             } else {
-                made = silo_none();
+                argument = silo_none();
             }
             return;
         }
@@ -277,19 +279,19 @@ class call {
         } else {
             check(torch_get_const_data_ptr(handle, &data), "the memory");
         }
-        silo_argument &made = arguments_[of.place];
-        made = silo_array(data, element, static_cast<int>(rank), shape, strides);
+        silo_argument &argument = arguments_[of.place];
+        argument = silo_array(data, element, static_cast<int>(rank), shape, strides);
         if (of.type == given::descriptor)
-            made.kind = SILO_ARGUMENT_DESCRIPTOR;
+            argument.kind = SILO_ARGUMENT_DESCRIPTOR;
     }
 
     void set_block(const parameter &of, const integers &block) {
-        silo_argument &made = arguments_[of.place];
-        if (!block || made.kind != SILO_ARGUMENT_DESCRIPTOR)
+        silo_argument &argument = arguments_[of.place];
+        if (!block || argument.kind != SILO_ARGUMENT_DESCRIPTOR)
             return;
-        if (block->size() != static_cast<size_t>(made.rank))
+        if (block->size() != static_cast<size_t>(argument.rank))
             fail(of, "has another rank than its block");
-        made.block = block->data();
+        argument.block = block->data();
     }
 
     void place(const parameter &of, int32_t type, int32_t index) {
@@ -307,8 +309,8 @@ class call {
     static std::string where(int32_t type, int32_t index) {
         if (type == aoti_torch_device_type_cpu())
             return "cpu:0";
-        const bool known = type == aoti_torch_device_type_cuda();
-        return (known ? "cuda:" : "another device:") + std::to_string(index);
+        const bool is_gpu = type == aoti_torch_device_type_cuda();
+        return (is_gpu ? "cuda:" : "another device:") + std::to_string(index);
     }
 
     void launch(const integers &grid) {
@@ -334,10 +336,10 @@ class call {
         const silo_framework *const library = operation_.library();
         silo_error error;
         error.details = nullptr;
-        silo_kernel *const found = library->kernel(operation_.at, &error);
-        if (found == nullptr)
+        silo_kernel *const kernel = library->kernel(operation_.at, &error);
+        if (kernel == nullptr)
             raise(*library, error);
-        if (library->launch(found, &queue, arguments_, places_, grid ? &options : nullptr,
+        if (library->launch(kernel, &queue, arguments_, places_, grid ? &options : nullptr,
                             &error) != 0)
             raise(*library, error);
     }

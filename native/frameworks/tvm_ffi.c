@@ -65,35 +65,35 @@ typedef void *(*ffi_stream)(int32_t device_type, int32_t device_id); /* TVMFFIEn
 /* Finds a function of tvm-ffi. Python loads the library globally; another program may have loaded
  * it locally. */
 static void *find(const char *name) {
-    void *found = dlsym(RTLD_DEFAULT, name);
-    if (found == NULL) {
+    void *symbol = dlsym(RTLD_DEFAULT, name);
+    if (symbol == NULL) {
         void *library = dlopen("libtvm_ffi.so", RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
         if (library != NULL) {
-            found = dlsym(library, name);
+            symbol = dlsym(library, name);
             /* releases only this reference: the program keeps the library loaded */
             dlclose(library);
         }
     }
-    return found;
+    return symbol;
 }
 
-/* Finds a function and stores it in `*place`. Searches again in each call until it is found,
+/* Finds a function and stores it in `*slot`. Searches again in each call until it is found,
  * because tvm-ffi may be loaded after this library. */
-static void *kept(void **place, const char *name) {
-    void *found = __atomic_load_n(place, __ATOMIC_ACQUIRE);
-    if (SILO_UNLIKELY(found == NULL)) {
-        found = find(name);
-        __atomic_store_n(place, found, __ATOMIC_RELEASE);
+static void *kept(void **slot, const char *name) {
+    void *symbol = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
+    if (SILO_UNLIKELY(symbol == NULL)) {
+        symbol = find(name);
+        __atomic_store_n(slot, symbol, __ATOMIC_RELEASE);
     }
-    return found;
+    return symbol;
 }
 
 static void *current_stream(int32_t device_type, int32_t device_id) {
-    static void *place;
-    void *const found = kept(&place, "TVMFFIEnvGetStream");
+    static void *slot;
+    void *const symbol = kept(&slot, "TVMFFIEnvGetStream");
     ffi_stream get;
-    memcpy(&get, &found, sizeof get);
-    return found == NULL ? NULL : get(device_type, device_id);
+    memcpy(&get, &symbol, sizeof get);
+    return symbol == NULL ? NULL : get(device_type, device_id);
 }
 
 /* ---- errors ---- */
@@ -122,12 +122,12 @@ static const char *kind_of(int32_t code) {
 }
 
 static SILO_NOINLINE int raise(silo_error *error) {
-    static void *place;
-    void *const found = kept(&place, "TVMFFIErrorSetRaisedFromCStr");
-    /* `found` is NULL if tvm-ffi is not loaded; then no caller could read the error. */
-    if (found != NULL) {
+    static void *slot;
+    void *const symbol = kept(&slot, "TVMFFIErrorSetRaisedFromCStr");
+    /* `symbol` is NULL if tvm-ffi is not loaded; then no caller could read the error. */
+    if (symbol != NULL) {
         ffi_raise set;
-        memcpy(&set, &found, sizeof set);
+        memcpy(&set, &symbol, sizeof set);
         char *joined = NULL;
         if (error->details != NULL) {
             const size_t bytes = strlen(error->text) + strlen(error->details) + 2;
@@ -189,38 +189,38 @@ struct call {
     int64_t blocks[MAX_DESCRIPTORS][MAX_RANK];
 };
 
-static const struct dl_tensor *tensor_of(const struct ffi_any *given) {
-    if (given->type == FFI_TENSOR)
-        return (const struct dl_tensor *)(const void *)(given->object + FFI_HEADER);
-    return given->type == FFI_DLTENSOR ? given->pointer : NULL;
+static const struct dl_tensor *tensor_of(const struct ffi_any *value) {
+    if (value->type == FFI_TENSOR)
+        return (const struct dl_tensor *)(const void *)(value->object + FFI_HEADER);
+    return value->type == FFI_DLTENSOR ? value->pointer : NULL;
 }
 
-static bool is_sequence(const struct ffi_any *given) {
-    return given->type == FFI_SHAPE || given->type == FFI_ARRAY || given->type == FFI_LIST;
+static bool is_sequence(const struct ffi_any *value) {
+    return value->type == FFI_SHAPE || value->type == FFI_ARRAY || value->type == FFI_LIST;
 }
 
-static struct ffi_sequence sequence_of(const struct ffi_any *given) {
-    struct ffi_sequence made;
-    memcpy(&made, given->object + FFI_HEADER, sizeof made);
-    return made;
+static struct ffi_sequence sequence_of(const struct ffi_any *value) {
+    struct ffi_sequence sequence;
+    memcpy(&sequence, value->object + FFI_HEADER, sizeof sequence);
+    return sequence;
 }
 
 /* Reads at most `most` integers of a sequence. Returns their number, or -1 for a longer sequence or
  * any other value. */
-static int integers_of(const struct ffi_any *given, int64_t *values, int most) {
-    if (!is_sequence(given))
+static int integers_of(const struct ffi_any *value, int64_t *values, int most) {
+    if (!is_sequence(value))
         return -1;
-    const struct ffi_sequence of = sequence_of(given);
+    const struct ffi_sequence of = sequence_of(value);
     if (of.count < 1 || of.count > most)
         return -1;
     for (int64_t i = 0; i < of.count; i++) {
-        if (given->type == FFI_SHAPE) {
+        if (value->type == FFI_SHAPE) {
             values[i] = ((const int64_t *)of.data)[i];
         } else {
-            const struct ffi_any *one = &((const struct ffi_any *)of.data)[i];
-            if (one->type != FFI_INT)
+            const struct ffi_any *element = &((const struct ffi_any *)of.data)[i];
+            if (element->type != FFI_INT)
                 return -1;
-            values[i] = one->integer;
+            values[i] = element->integer;
         }
     }
     return (int)of.count;
@@ -234,15 +234,14 @@ static int place(struct call *call, const struct dl_tensor *tensor, const char *
         call->first_name = name;
         return 0;
     }
-    const struct dl_device given = tensor->device, known = call->first->device;
-    if (SILO_LIKELY(given.type == known.type && given.id == known.id))
+    const struct dl_device device = tensor->device, first_device = call->first->device;
+    if (SILO_LIKELY(device.type == first_device.type && device.id == first_device.id))
         return 0;
-    const struct silo_memory_type *const ours = silo_memory_type(given.type), *const theirs =
-                                                                                  silo_memory_type(
-                                                                                      known.type);
-    if (ours->shared)
+    const struct silo_memory_type *const value_type = silo_memory_type(device.type),
+                                         *const first_type = silo_memory_type(first_device.type);
+    if (value_type->shared)
         return 0;
-    if (theirs->shared) {
+    if (first_type->shared) {
         call->first = tensor;
         call->first_name = name;
         return 0;
@@ -251,8 +250,8 @@ static int place(struct call *call, const struct dl_tensor *tensor, const char *
         call->error, SILO_ERROR_WRONG_DEVICE,
         "%s: argument '%s' is on %s:%d and '%s' on %s:%d; all arrays of one call are on "
         "one device",
-        call->kernel->name, call->first_name, theirs->name, (int)known.id, name, ours->name,
-        (int)given.id);
+        call->kernel->name, call->first_name, first_type->name, (int)first_device.id, name,
+        value_type->name, (int)device.id);
 }
 
 /* Returns the alignment in bytes of an element of this many bits. */
@@ -261,7 +260,7 @@ static unsigned element_alignment(unsigned bits) {
 }
 
 static int read_tensor(struct call *call, const struct silo_framework_parameter *parameter,
-                       const struct dl_tensor *tensor, silo_argument *made) {
+                       const struct dl_tensor *tensor, silo_argument *argument) {
     if (SILO_UNLIKELY(tensor == NULL))
         return silo_fail(call->error, SILO_ERROR_NULL,
                          "%s: argument '%s' is a tensor without a value", call->kernel->name,
@@ -282,19 +281,19 @@ static int read_tensor(struct call *call, const struct silo_framework_parameter 
             "%s: argument '%s' begins at an address that is not a multiple of %u, as its "
             "elements need: copy it to memory of its own",
             call->kernel->name, parameter->name, bytes);
-    *made = silo_array(data, tensor->dtype.code << 8 | tensor->dtype.bits, tensor->ndim,
-                       tensor->shape, tensor->strides);
+    *argument = silo_array(data, tensor->dtype.code << 8 | tensor->dtype.bits, tensor->ndim,
+                           tensor->shape, tensor->strides);
     if (parameter->kind == SILO_FRAMEWORK_DESCRIPTOR)
-        made->kind = SILO_ARGUMENT_DESCRIPTOR;
+        argument->kind = SILO_ARGUMENT_DESCRIPTOR;
     return 0;
 }
 
 /* Reads a pair of a tensor and a block shape. */
 static int read_descriptor(struct call *call, const struct silo_framework_parameter *parameter,
-                           const struct ffi_any *given, silo_argument *made) {
-    const struct ffi_sequence pair = sequence_of(given);
+                           const struct ffi_any *value, silo_argument *argument) {
+    const struct ffi_sequence pair = sequence_of(value);
     const struct ffi_any *items = pair.data;
-    if (given->type == FFI_SHAPE || pair.count != 2 || tensor_of(&items[0]) == NULL)
+    if (value->type == FFI_SHAPE || pair.count != 2 || tensor_of(&items[0]) == NULL)
         return silo_fail(
             call->error, SILO_ERROR_KIND,
             "%s: argument '%s' is a sequence; a descriptor is a tensor, or the pair of a "
@@ -311,64 +310,64 @@ static int read_descriptor(struct call *call, const struct silo_framework_parame
             call->error, SILO_ERROR_SHAPE,
             "%s: the block of argument '%s' is no sequence of %d integers, one an axis",
             call->kernel->name, parameter->name, (int)tensor->ndim);
-    if (read_tensor(call, parameter, tensor, made) != 0)
+    if (read_tensor(call, parameter, tensor, argument) != 0)
         return -1;
-    made->block = block;
+    argument->block = block;
     return 0;
 }
 
 static int read_text(struct call *call, const struct silo_framework_parameter *parameter,
-                     const char *text, size_t length, silo_argument *made) {
+                     const char *text, size_t length, silo_argument *argument) {
     if (strnlen(text, length + 1) != length)
         return silo_fail(call->error, SILO_ERROR_KIND,
                          "%s: argument '%s' is a string with a zero in it", call->kernel->name,
                          parameter->name);
-    *made = silo_text(text);
+    *argument = silo_text(text);
     return 0;
 }
 
 static int read_argument(struct call *call, const struct silo_framework_parameter *parameter,
-                         const struct ffi_any *given, silo_argument *made) {
-    switch (given->type) {
+                         const struct ffi_any *value, silo_argument *argument) {
+    switch (value->type) {
     case FFI_TENSOR:
     case FFI_DLTENSOR:
-        return read_tensor(call, parameter, tensor_of(given), made);
+        return read_tensor(call, parameter, tensor_of(value), argument);
     case FFI_INT:
-        *made = parameter->kind == SILO_FRAMEWORK_FLOAT ? silo_float((double)given->integer)
-                                                        : silo_int(given->integer);
+        *argument = parameter->kind == SILO_FRAMEWORK_FLOAT ? silo_float((double)value->integer)
+                                                            : silo_int(value->integer);
         return 0;
     case FFI_FLOAT:
-        *made = silo_float(given->real);
+        *argument = silo_float(value->real);
         return 0;
     case FFI_BOOL:
-        *made = silo_bool(given->integer != 0);
+        *argument = silo_bool(value->integer != 0);
         return 0;
     case FFI_NONE:
-        *made = silo_none();
+        *argument = silo_none();
         return 0;
     case FFI_DATA_TYPE:
-        *made = silo_type(given->dtype.code << 8 | given->dtype.bits);
+        *argument = silo_type(value->dtype.code << 8 | value->dtype.bits);
         return 0;
     case FFI_SMALL_TEXT:
-        return read_text(call, parameter, given->small, given->length, made);
+        return read_text(call, parameter, value->small, value->length, argument);
     case FFI_RAW_TEXT:
-        *made = silo_text(given->text);
+        *argument = silo_text(value->text);
         return 0;
     case FFI_TEXT: {
-        const struct ffi_sequence bytes = sequence_of(given);
-        return read_text(call, parameter, bytes.data, (size_t)bytes.count, made);
+        const struct ffi_sequence bytes = sequence_of(value);
+        return read_text(call, parameter, bytes.data, (size_t)bytes.count, argument);
     }
     case FFI_SHAPE:
     case FFI_ARRAY:
     case FFI_LIST:
         if (parameter->kind == SILO_FRAMEWORK_DESCRIPTOR)
-            return read_descriptor(call, parameter, given, made);
+            return read_descriptor(call, parameter, value, argument);
         break;
     default:
         break;
     }
     return silo_fail(call->error, SILO_ERROR_KIND, "%s: argument '%s' is %s", call->kernel->name,
-                     parameter->name, name_of_type(given->type));
+                     parameter->name, name_of_type(value->type));
 }
 
 /* Sets `*queue` to the device of the tensors and its current stream. Fails if the call has no
@@ -400,16 +399,16 @@ static int queue_of(const struct call *call, silo_queue *queue) {
     }
 }
 
-int silo_ffi_call(const struct silo_ffi_function *function, const void *given, int32_t count) {
+int silo_ffi_call(const struct silo_ffi_function *function, const void *value, int32_t count) {
     const struct silo_framework_kernel *const kernel = &function->kernel;
-    const struct ffi_any *const values = given;
+    const struct ffi_any *const values = value;
     silo_error error;
     error.code = 0;
     error.text[0] = 0;
     error.details = NULL;
 
-    silo_kernel *const found = function->find(kernel->at, &error);
-    if (SILO_UNLIKELY(found == NULL))
+    silo_kernel *const target = function->find(kernel->at, &error);
+    if (SILO_UNLIKELY(target == NULL))
         return raise(&error);
 
     int64_t grid[3] = {1, 1, 1};
@@ -442,8 +441,8 @@ int silo_ffi_call(const struct silo_ffi_function *function, const void *given, i
     if (queue_of(&call, &queue) != 0)
         return raise(&error);
     const silo_call options = {grid, NULL, 0};
-    if (SILO_UNLIKELY(
-            silo_launch(found, &queue, arguments, filled, has_grid ? &options : NULL, &error) != 0))
+    if (SILO_UNLIKELY(silo_launch(target, &queue, arguments, filled, has_grid ? &options : NULL,
+                                  &error) != 0))
         return raise(&error);
     return 0;
 }

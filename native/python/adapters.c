@@ -67,10 +67,10 @@ static bool calls_methods(PyTypeObject *type, enum silo_adapter_kind kind) {
     /* Since Python 3.12 a class may define __buffer__ in Python; C types have a slot wrapper there.
      */
     PyObject *method = PyObject_GetAttrString((PyObject *)type, "__buffer__");
-    const bool own = method != NULL && Py_TYPE(method) != &PyWrapperDescr_Type;
+    const bool is_method = method != NULL && Py_TYPE(method) != &PyWrapperDescr_Type;
     silo_forget_error();
     Py_XDECREF(method);
-    return own;
+    return is_method;
 }
 
 static const struct dl_exchange *exchange_of(PyTypeObject *type) {
@@ -156,7 +156,7 @@ static struct silo_adapter_slot *place(struct silo_adapter_table *table, const P
 }
 
 /* Returns the adapter of a type, or NULL if the table lacks the type or the class is gone. */
-static struct silo_adapter *known_adapter(const PyTypeObject *type) {
+static struct silo_adapter *find_adapter(const PyTypeObject *type) {
     const struct silo_adapter_slot *slot = place(silo_adapters, type);
     return slot->type == type && silo_adapter_lives(slot->adapter) ? slot->adapter : NULL;
 }
@@ -228,63 +228,63 @@ static int renew(struct silo_adapter **out) {
     return 0;
 }
 
-/* Puts the adapter `made` into the table, which takes it over. Returns the type's adapter, which
+/* Puts `adapter` into the table, which takes it over. Returns the type's adapter, which
  * may be an older one with the new contents; NULL if memory runs out. The caller holds the lock and
  * frees the list `out` later. */
-static struct silo_adapter *put(struct silo_adapter *made, struct silo_adapter **out) {
+static struct silo_adapter *put(struct silo_adapter *adapter, struct silo_adapter **out) {
     if (2 * (silo_adapters->used + 1) > silo_adapters->mask && renew(out) != 0) {
-        made->next = *out;
-        *out = made;
+        adapter->next = *out;
+        *out = adapter;
         return NULL;
     }
-    struct silo_adapter_slot *slot = place(silo_adapters, made->type);
-    struct silo_adapter *before = slot->type != NULL ? slot->adapter : NULL;
-    if (before != NULL && silo_adapter_lives(before)) {
+    struct silo_adapter_slot *slot = place(silo_adapters, adapter->type);
+    struct silo_adapter *old = slot->type != NULL ? slot->adapter : NULL;
+    if (old != NULL && silo_adapter_lives(old)) {
         /* The old adapter is changed in place, because a call further up the stack may be reading
          * it. */
-        before->exchange = made->exchange;
-        before->kind = made->kind;
-        before->calls = made->calls;
-        before->rounds = made->rounds;
-        before->laid_out = made->laid_out;
-        made->next = *out;
-        *out = made;
-        return before;
+        old->exchange = adapter->exchange;
+        old->kind = adapter->kind;
+        old->calls = adapter->calls;
+        old->rounds = adapter->rounds;
+        old->laid_out = adapter->laid_out;
+        adapter->next = *out;
+        *out = adapter;
+        return old;
     }
-    __atomic_store_n(&slot->adapter, made, __ATOMIC_RELEASE);
+    __atomic_store_n(&slot->adapter, adapter, __ATOMIC_RELEASE);
     /* The type is stored last, so that a reader that sees the type also sees the adapter. */
-    __atomic_store_n(&slot->type, made->type, __ATOMIC_RELEASE);
-    if (before != NULL)
-        retire(before, out);
+    __atomic_store_n(&slot->type, adapter->type, __ATOMIC_RELEASE);
+    if (old != NULL)
+        retire(old, out);
     else
         silo_adapters->used++;
-    return made;
+    return adapter;
 }
 
 /* Adds the adapter of a type, or replaces its contents. Returns NULL with an exception set. */
 static const struct silo_adapter *insert(const struct silo_adapter *entry) {
-    /* Both owned; the table takes over `made`. */
-    struct silo_adapter *made = malloc(sizeof *made), *out = NULL;
-    if (made == NULL) {
+    /* Both owned; the table takes over `adapter`. */
+    struct silo_adapter *adapter = malloc(sizeof *adapter), *out = NULL;
+    if (adapter == NULL) {
         PyErr_NoMemory();
         return NULL;
     }
-    *made = *entry;
+    *adapter = *entry;
     /* Only heap types can be freed; other types need no weak reference. */
     if (PyType_GetFlags(entry->type) & Py_TPFLAGS_HEAPTYPE) {
-        made->weak = PyWeakref_NewRef((PyObject *)entry->type, NULL);
-        if (made->weak == NULL) {
-            free(made);
+        adapter->weak = PyWeakref_NewRef((PyObject *)entry->type, NULL);
+        if (adapter->weak == NULL) {
+            free(adapter);
             return NULL;
         }
     }
     SILO_LOCK(&writing);
-    const struct silo_adapter *found = put(made, &out);
+    const struct silo_adapter *added = put(adapter, &out);
     SILO_UNLOCK(&writing);
     free_adapters(out);
-    if (found == NULL)
+    if (added == NULL)
         PyErr_NoMemory();
-    return found;
+    return added;
 }
 
 const struct silo_adapter *silo_adapter_add(PyTypeObject *type) {
@@ -297,9 +297,9 @@ const struct silo_adapter *silo_adapter_add(PyTypeObject *type) {
             return NULL;
         Py_DECREF(result);
     }
-    const struct silo_adapter *known = known_adapter(type); /* the hook may have added the type */
-    if (known != NULL)
-        return known;
+    const struct silo_adapter *existing = find_adapter(type); /* the hook may have added the type */
+    if (existing != NULL)
+        return existing;
     struct silo_adapter entry = {.type = type, .kind = SILO_ADAPT_EXCHANGE};
     entry.exchange = exchange_of(type);
     if (entry.exchange == NULL)

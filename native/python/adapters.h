@@ -69,12 +69,12 @@ SILO_INLINE const struct silo_adapter *silo_adapter_of(PyTypeObject *type) {
     uint32_t i = (uint32_t)((uintptr_t)type >> 5) & table->mask;
     for (;;) {
         const struct silo_adapter_slot *slot = &table->slots[i];
-        const PyTypeObject *known = __atomic_load_n(&slot->type, __ATOMIC_ACQUIRE);
-        if (SILO_LIKELY(known == type)) {
+        const PyTypeObject *cached_type = __atomic_load_n(&slot->type, __ATOMIC_ACQUIRE);
+        if (SILO_LIKELY(cached_type == type)) {
             const struct silo_adapter *adapter = __atomic_load_n(&slot->adapter, __ATOMIC_ACQUIRE);
             return SILO_LIKELY(silo_adapter_lives(adapter)) ? adapter : silo_adapter_add(type);
         }
-        if (known == NULL)
+        if (cached_type == NULL)
             return silo_adapter_add(type);
         i = (i + 1) & table->mask;
     }

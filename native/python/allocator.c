@@ -29,11 +29,11 @@ static int64_t total_bytes(const struct silo_plan *plan, const int64_t dims[3], 
 }
 
 static int take(const struct silo_plan *plan, const struct silo_binding *binding, int64_t bytes,
-                uint32_t align, void *stream, PyObject *own, struct silo_frame *frame,
+                uint32_t align, void *stream, PyObject *own_allocator, struct silo_frame *frame,
                 uint64_t *address) {
     const struct silo_gpu_device *device = binding->loaded->function.device;
     /* `allocator` may be replaced while the call runs, so it is read once. */
-    PyObject *call = own != NULL ? own : allocator;
+    PyObject *call = own_allocator != NULL ? own_allocator : allocator;
     if (call == NULL) {
         PyErr_Format(silo_launch_error,
                      "%U needs %lld bytes of scratch memory, and there is no allocator; set one "
@@ -56,8 +56,8 @@ static int take(const struct silo_plan *plan, const struct silo_binding *binding
         return -1;
     }
     frame->holds.object[frame->holds.objects++] = pair; /* the pair keeps the owner alive */
-    /* Any address of Triton's allocator (`own`) is accepted, as in Triton itself. */
-    if (own == NULL && (where == 0 || (align > 1 && where % align != 0))) {
+    /* Any address of Triton's allocator (`own_allocator`) is accepted, as in Triton itself. */
+    if (own_allocator == NULL && (where == 0 || (align > 1 && where % align != 0))) {
         PyErr_Format(silo_launch_error,
                      "%U needs %lld bytes of scratch memory at a multiple of %u bytes; the "
                      "allocator gave %R at address %llu",
@@ -69,7 +69,7 @@ static int take(const struct silo_plan *plan, const struct silo_binding *binding
 }
 
 int silo_allocator_take(const struct silo_plan *plan, const struct silo_binding *binding,
-                        const int64_t dims[3], void *stream, PyObject *own,
+                        const int64_t dims[3], void *stream, PyObject *own_allocator,
                         struct silo_frame *frame) {
     const struct silo_function *function = &binding->loaded->function;
     const uint64_t each[2] = {function->scratch_bytes, function->profile_bytes};
@@ -78,8 +78,8 @@ int silo_allocator_take(const struct silo_plan *plan, const struct silo_binding 
         if (each[i] == 0)
             continue;
         const int64_t bytes = total_bytes(plan, dims, each[i]);
-        if (bytes < 0 ||
-            take(plan, binding, bytes, align[i], stream, own, frame, &frame->scratch[i]) != 0)
+        if (bytes < 0 || take(plan, binding, bytes, align[i], stream, own_allocator, frame,
+                              &frame->scratch[i]) != 0)
             return -1;
     }
     return 0;

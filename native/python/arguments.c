@@ -109,17 +109,17 @@ static int view_of_cuda_dict(PyObject *object, struct silo_view *view) {
  * reader's description in `view`; 0 if it has one; -1 with an exception set. */
 static int view_of_reader(PyObject *object, const struct silo_adapter *adapter,
                           struct silo_view *view) {
-    PyObject *said = silo_call_one(adapter->reader, object);
-    if (said == NULL || said == Py_None) {
-        Py_XDECREF(said);
-        return said == NULL ? -1 : 0;
+    PyObject *answer = silo_call_one(adapter->reader, object);
+    if (answer == NULL || answer == Py_None) {
+        Py_XDECREF(answer);
+        return answer == NULL ? -1 : 0;
     }
     int type, id, readonly;
     const char *dtype;
     int result = -1;
-    if (!PyTuple_Check(said))
+    if (!PyTuple_Check(answer))
         PyErr_SetString(PyExc_TypeError, "a reader of arrays gives a tuple or None");
-    else if (PyArg_ParseTuple(said, "iisp", &type, &id, &dtype, &readonly)) {
+    else if (PyArg_ParseTuple(answer, "iisp", &type, &id, &dtype, &readonly)) {
         *view = (struct silo_view){.device_type =
                                        type > 0 && type <= INT16_MAX ? type : SILO_DEVICE_EXTENSION,
                                    .device_id = id,
@@ -127,7 +127,7 @@ static int view_of_reader(PyObject *object, const struct silo_adapter *adapter,
                                    .readonly = readonly != 0};
         result = 1;
     }
-    Py_DECREF(said);
+    Py_DECREF(answer);
     return result;
 }
 
@@ -145,9 +145,9 @@ int silo_view_slow(PyObject *object, const struct silo_adapter *adapter, struct 
     if ((adapter->calls || adapter->reader != NULL) && silo_stack_check() != 0)
         return -1;
     if (adapter->reader != NULL) {
-        const int found = view_of_reader(object, adapter, view);
-        if (found != 0)
-            return found < 0 ? -1 : 0;
+        const int status = view_of_reader(object, adapter, view);
+        if (status != 0)
+            return status < 0 ? -1 : 0;
     }
     if (adapter->negates && is_negated(object)) {
         PyErr_SetString(PyExc_ValueError, "its memory does not hold its values");

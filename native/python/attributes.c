@@ -77,15 +77,15 @@ static int32_t device_type_named(const char *name) {
     static const struct {
         const char *name;
         int32_t type;
-    } known[] = {{"cpu", SILO_DEVICE_CPU},
+    } types[] = {{"cpu", SILO_DEVICE_CPU},
                  {"hip", SILO_DEVICE_ROCM},
                  {"xpu", SILO_DEVICE_ONEAPI},
                  {"mps", SILO_DEVICE_METAL}};
     if (strncmp(name, "cuda", 4) == 0) /* torch gives AMD's GPUs this name too */
         return silo_torch.tensor != NULL ? silo_torch.gpu_type : SILO_DEVICE_CUDA;
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strncmp(name, known[i].name, 3) == 0)
-            return known[i].type;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strncmp(name, types[i].name, 3) == 0)
+            return types[i].type;
     return SILO_DEVICE_EXTENSION;
 }
 

@@ -218,13 +218,13 @@ static PyObject *binding_repr(PyObject *object) {
 static PyObject *binding_grid_arrays(PyObject *object, void *closure) {
     const struct silo_grid_programs *grid = &((struct silo_binding *)object)->grid;
     (void)closure;
-    PyObject *places = PyTuple_New((Py_ssize_t)grid->arrays_used);
-    for (uint32_t i = 0; places != NULL && i < grid->arrays_used; i++) {
-        PyObject *place = PyLong_FromLong(grid->arrays[i]);
-        if (place == NULL || PyTuple_SetItem(places, (Py_ssize_t)i, place) != 0)
-            Py_CLEAR(places);
+    PyObject *indices = PyTuple_New((Py_ssize_t)grid->arrays_used);
+    for (uint32_t i = 0; indices != NULL && i < grid->arrays_used; i++) {
+        PyObject *index = PyLong_FromLong(grid->arrays[i]);
+        if (index == NULL || PyTuple_SetItem(indices, (Py_ssize_t)i, index) != 0)
+            Py_CLEAR(indices);
     }
-    return places;
+    return indices;
 }
 
 int silo_binding_init(PyObject *module) {

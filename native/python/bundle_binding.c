@@ -18,12 +18,12 @@ const char silo_py_bind_variant_doc[] =
 struct about_binding {
     uint32_t kernel, number;
     struct silo_binding *binding; /* the binding whose packing and grid are filled */
-    struct silo_place place;
+    struct silo_call_device device;
     const struct silo_signature *signature; /* the signature of the variant */
 };
 
-static int ask_binding(struct silo_reader *reader, void *given, silo_error *error) {
-    struct about_binding *about = given;
+static int ask_binding(struct silo_reader *reader, void *context, silo_error *error) {
+    struct about_binding *about = context;
     struct silo_packing *packing = &about->binding->packing;
     struct silo_grid_programs *grid = &about->binding->grid;
     const struct silo_kernel_info *kernel = silo_reader_kernel(reader, about->kernel, error);
@@ -40,7 +40,7 @@ static int ask_binding(struct silo_reader *reader, void *given, silo_error *erro
     about->signature = variant->signature;
     if (silo_layout_pack(packing, variant, kernel->signature, &about->binding->loaded->function,
                          error) == 0 &&
-        silo_served_grid(kernel, variant, &about->place, grid, error) == 0)
+        silo_served_grid(kernel, variant, &about->device, grid, error) == 0)
         return 0;
     silo_packing_clear(packing); /* cleared because the function is called again once plug-ins have
                                     given their names */
@@ -56,11 +56,12 @@ static PyObject *effects_of(const struct silo_signature *signature) {
     static const char *const names[] = {"none", "read", "write", "both"}; /* enum silo_effect */
     PyObject *effects = PyDict_New();
     for (uint32_t i = 0; effects != NULL && i < signature->count; i++) {
-        const struct silo_signature_parameter *one = &signature->parameters[i];
-        if (one->kind != SILO_PARAMETER_POINTER && one->kind != SILO_PARAMETER_DESCRIPTOR)
+        const struct silo_signature_parameter *parameter = &signature->parameters[i];
+        if (parameter->kind != SILO_PARAMETER_POINTER &&
+            parameter->kind != SILO_PARAMETER_DESCRIPTOR)
             continue;
-        PyObject *effect = PyUnicode_FromString(names[one->effect]);
-        if (effect == NULL || PyDict_SetItemString(effects, one->name.data, effect) != 0)
+        PyObject *effect = PyUnicode_FromString(names[parameter->effect]);
+        if (effect == NULL || PyDict_SetItemString(effects, parameter->name.data, effect) != 0)
             Py_CLEAR(effects);
         Py_XDECREF(effect);
     }
@@ -69,15 +70,16 @@ static PyObject *effects_of(const struct silo_signature *signature) {
 
 /* Returns the device facts of a dict, an array that the caller frees; the names in it are borrowed
  * from the dict's keys. Returns NULL with an exception set. */
-static struct silo_device_fact *facts_of(PyObject *given, uint32_t *count) {
-    const Py_ssize_t size = PyDict_Size(given);
+static struct silo_device_fact *facts_of(PyObject *dict, uint32_t *count) {
+    const Py_ssize_t size = PyDict_Size(dict);
     struct silo_device_fact *facts = PyMem_Calloc((size_t)size + 1, sizeof *facts);
     PyObject *name, *value;
-    Py_ssize_t at = 0;
+    Py_ssize_t position = 0;
     *count = 0;
     if (facts == NULL)
         PyErr_NoMemory();
-    while (facts != NULL && *count < (uint32_t)size && PyDict_Next(given, &at, &name, &value)) {
+    while (facts != NULL && *count < (uint32_t)size &&
+           PyDict_Next(dict, &position, &name, &value)) {
         struct silo_device_fact *fact = &facts[(*count)++];
         fact->name = PyUnicode_AsUTF8AndSize(name, NULL);
         fact->value = fact->name != NULL ? PyLong_AsLongLong(value) : 0;
@@ -98,25 +100,26 @@ static PyObject *bind(struct silo_py_bundle *bundle, struct about_binding *about
 }
 
 PyObject *silo_py_bind_variant(PyObject *module, PyObject *args) {
-    PyObject *object, *loaded, *config, *given, *tag;
+    PyObject *object, *loaded, *config, *fact_dict, *tag;
     struct about_binding about = {0};
     struct silo_py_bundle *bundle;
     (void)module;
     if (!PyArg_ParseTuple(args, "OIIO!O!sO!O", &object, &about.kernel, &about.number,
-                          silo_loaded_type, &loaded, &PyDict_Type, &config, &about.place.target,
-                          &PyDict_Type, &given, &tag) ||
+                          silo_loaded_type, &loaded, &PyDict_Type, &config, &about.device.target,
+                          &PyDict_Type, &fact_dict, &tag) ||
         (bundle = silo_py_bundle_of(object)) == NULL)
         return NULL;
     if (about.kernel >= silo_reader_kernel_count(bundle->reader))
         return PyErr_Format(PyExc_IndexError, "there is no kernel %u", about.kernel);
     /* A copy, which no other thread can change while the GIL is released. */
-    PyObject *facts = PyDict_Copy(given);
-    struct silo_device_fact *rows = facts != NULL ? facts_of(facts, &about.place.fact_count) : NULL;
-    about.place.facts = rows;
+    PyObject *facts = PyDict_Copy(fact_dict);
+    struct silo_device_fact *rows =
+        facts != NULL ? facts_of(facts, &about.device.fact_count) : NULL;
+    about.device.facts = rows;
     if (rows != NULL)
         about.binding = silo_binding_begin(silo_binding_type, loaded, config, tag);
-    PyObject *made = about.binding != NULL ? bind(bundle, &about) : NULL;
+    PyObject *result = about.binding != NULL ? bind(bundle, &about) : NULL;
     PyMem_Free(rows);
     Py_XDECREF(facts);
-    return made;
+    return result;
 }

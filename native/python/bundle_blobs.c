@@ -9,8 +9,8 @@ static struct silo_reader *reader_of(PyObject *object) {
 }
 
 /* Returns the number of a blob, or -1 with an exception set. */
-static int64_t number_of(PyObject *self, PyObject *given) {
-    const long long number = PyLong_AsLongLong(given);
+static int64_t number_of(PyObject *self, PyObject *number_object) {
+    const long long number = PyLong_AsLongLong(number_object);
     if (number == -1 && PyErr_Occurred())
         return -1;
     if (number >= 0 && number < silo_reader_blob_count(reader_of(self)))
@@ -41,8 +41,8 @@ PyObject *silo_py_bundle_blobs(PyObject *self, PyObject *unused) {
     return rows;
 }
 
-PyObject *silo_py_bundle_blob(PyObject *self, PyObject *given) {
-    const int64_t number = number_of(self, given);
+PyObject *silo_py_bundle_blob(PyObject *self, PyObject *number_object) {
+    const int64_t number = number_of(self, number_object);
     return number >= 0 ? row_of(silo_reader_blob(reader_of(self), (uint32_t)number)) : NULL;
 }
 
@@ -56,14 +56,14 @@ PyObject *silo_py_bundle_find_blob(PyObject *self, PyObject *args) {
         text = (of = silo_py_find_text(kind, &kind_length)) != NULL ? text : NULL;
     if (text == NULL)
         return PyErr_Occurred() ? NULL : PyLong_FromLong(-1);
-    const struct silo_string wanted = {of, (uint32_t)kind_length};
-    return PyLong_FromLongLong(
-        silo_reader_blob_index(reader_of(self), text, (size_t)length, of != NULL ? &wanted : NULL));
+    const struct silo_string kind_string = {of, (uint32_t)kind_length};
+    return PyLong_FromLongLong(silo_reader_blob_index(reader_of(self), text, (size_t)length,
+                                                      of != NULL ? &kind_string : NULL));
 }
 
-PyObject *silo_py_bundle_read(PyObject *self, PyObject *given) {
+PyObject *silo_py_bundle_read(PyObject *self, PyObject *number_object) {
     struct silo_py_bundle *bundle = (struct silo_py_bundle *)self;
-    const int64_t number = number_of(self, given);
+    const int64_t number = number_of(self, number_object);
     silo_error error = {0};
     if (number < 0)
         return NULL;
@@ -72,23 +72,23 @@ PyObject *silo_py_bundle_read(PyObject *self, PyObject *given) {
         silo_raise(&error);
         return NULL;
     }
-    PyObject *made = PyBytes_FromStringAndSize(
+    PyObject *bytes_object = PyBytes_FromStringAndSize(
         NULL, (Py_ssize_t)silo_reader_blob(bundle->reader, blob)->raw_bytes);
-    if (made == NULL)
+    if (bytes_object == NULL)
         return NULL;
     if (silo_py_bundle_use(bundle) != 0) {
-        Py_DECREF(made);
+        Py_DECREF(bytes_object);
         return NULL;
     }
     /* No other thread refers to the new bytes yet, so that they may be written without the GIL. */
-    uint8_t *to = (uint8_t *)PyBytes_AsString(made);
+    uint8_t *to = (uint8_t *)PyBytes_AsString(bytes_object);
     int result;
     Py_BEGIN_ALLOW_THREADS result = silo_reader_copy(bundle->reader, blob, to, &error);
     Py_END_ALLOW_THREADS silo_py_bundle_leave(bundle);
     if (result != 0) {
-        Py_DECREF(made);
+        Py_DECREF(bytes_object);
         silo_raise(&error);
         return NULL;
     }
-    return made;
+    return bytes_object;
 }

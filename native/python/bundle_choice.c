@@ -26,28 +26,28 @@ const char silo_py_runs_on_doc[] =
 /* A call of one kernel on one device, read from Python objects; its texts lie in these objects. */
 struct request {
     struct silo_arena arena;
-    PyObject *kept; /* owned list: the objects that own the borrowed texts */
+    PyObject *owners; /* owned list: the objects that own the borrowed texts */
     uint32_t kernel, most, argument_count;
-    struct silo_seen_call call;
-    struct silo_place place;
+    struct silo_call_arguments call;
+    struct silo_call_device device;
 };
 
 static void request_end(struct request *request) {
     silo_arena_free(&request->arena);
-    Py_CLEAR(request->kept);
+    Py_CLEAR(request->owners);
 }
 
 static void *array_of(struct request *request, Py_ssize_t count, size_t size) {
-    void *made = silo_arena_array(&request->arena, (size_t)count + 1, size);
-    if (made == NULL)
+    void *array = silo_arena_array(&request->arena, (size_t)count + 1, size);
+    if (array == NULL)
         PyErr_NoMemory();
-    return made;
+    return array;
 }
 
 /* Keeps an object until the request ends, and steals its reference. Returns -1 with an exception
  * set, also if `object` is NULL. */
 static int keep(struct request *request, PyObject *object) {
-    const int result = object != NULL ? PyList_Append(request->kept, object) : -1;
+    const int result = object != NULL ? PyList_Append(request->owners, object) : -1;
     Py_XDECREF(object);
     return result;
 }
@@ -94,17 +94,17 @@ static int is_of(PyObject *object, const char *module_name, const char *class_na
 }
 
 static int attribute_number(PyObject *object, const char *name, long *number) {
-    PyObject *found = PyObject_GetAttrString(object, name);
-    *number = found ? PyLong_AsLong(found) : -1;
-    Py_XDECREF(found);
+    PyObject *attribute = PyObject_GetAttrString(object, name);
+    *number = attribute ? PyLong_AsLong(attribute) : -1;
+    Py_XDECREF(attribute);
     return *number == -1 && PyErr_Occurred() ? -1 : 0;
 }
 
 static int attribute_text(struct request *request, PyObject *object, const char *name,
                           struct silo_string *text) {
-    PyObject *found = PyObject_GetAttrString(object, name);
-    const int result = found ? text_of(request, found, text) : -1;
-    Py_XDECREF(found);
+    PyObject *attribute = PyObject_GetAttrString(object, name);
+    const int result = attribute ? text_of(request, attribute, text) : -1;
+    Py_XDECREF(attribute);
     return result;
 }
 
@@ -229,24 +229,25 @@ static const int64_t *numbers_of(struct request *request, PyObject *sequence, Py
 }
 
 /* Reads the extents of an array: None, (shape, strides or None), or the word of a layout. */
-static int read_extents(struct request *request, PyObject *extents, struct silo_seen *seen) {
+static int read_extents(struct request *request, PyObject *extents,
+                        struct silo_argument_facts *facts) {
     Py_ssize_t rank = 0, steps = 0;
     PyObject *shape, *strides;
     if (extents == Py_None)
         return 0;
     if (PyLong_Check(extents)) {
-        seen->has_layout = true;
-        seen->layout = PyLong_AsUnsignedLongLong(extents);
+        facts->has_layout = true;
+        facts->layout = PyLong_AsUnsignedLongLong(extents);
         return PyErr_Occurred() ? -1 : 0;
     }
     if (!PyArg_ParseTuple(extents, "OO;extents are a shape and strides", &shape, &strides) ||
-        (seen->shape = numbers_of(request, shape, &rank)) == NULL)
+        (facts->shape = numbers_of(request, shape, &rank)) == NULL)
         return -1;
-    seen->rank = (int32_t)rank;
+    facts->rank = (int32_t)rank;
     if (strides == Py_None)
         return 0;
-    seen->strides = numbers_of(request, strides, &steps);
-    if (seen->strides != NULL && steps == rank)
+    facts->strides = numbers_of(request, strides, &steps);
+    if (facts->strides != NULL && steps == rank)
         return 0;
     if (!PyErr_Occurred())
         PyErr_SetString(PyExc_ValueError, "a shape and strides of two lengths");
@@ -254,7 +255,8 @@ static int read_extents(struct request *request, PyObject *extents, struct silo_
 }
 
 /* Reads one argument, a tuple (kind, code, bits, flags, block, extents, value). */
-static int read_argument(struct request *request, PyObject *row, struct silo_seen *seen) {
+static int read_argument(struct request *request, PyObject *row,
+                         struct silo_argument_facts *facts) {
     int kind, code, bits, flags;
     Py_ssize_t rank = 0;
     PyObject *block, *extents, *value;
@@ -264,29 +266,29 @@ static int read_argument(struct request *request, PyObject *row, struct silo_see
     }
     if (!PyArg_ParseTuple(row, "iiiiOOO", &kind, &code, &bits, &flags, &block, &extents, &value))
         return -1;
-    seen->kind = (uint8_t)kind;
-    seen->flags = (uint8_t)flags;
-    seen->element = (uint16_t)(code << 8 | bits);
-    if (read_extents(request, extents, seen) != 0)
+    facts->kind = (uint8_t)kind;
+    facts->flags = (uint8_t)flags;
+    facts->element = (uint16_t)(code << 8 | bits);
+    if (read_extents(request, extents, facts) != 0)
         return -1;
     if (block != Py_None) {
-        if ((seen->block = numbers_of(request, block, &rank)) == NULL)
+        if ((facts->block = numbers_of(request, block, &rank)) == NULL)
             return -1;
-        if (seen->shape != NULL && seen->rank != rank) {
+        if (facts->shape != NULL && facts->rank != rank) {
             PyErr_SetString(PyExc_ValueError, "a block and a shape of two lengths");
             return -1;
         }
-        seen->rank = (int32_t)rank;
+        facts->rank = (int32_t)rank;
     }
-    return value_of(request, value, &seen->number);
+    return value_of(request, value, &facts->number);
 }
 
-static int read_options(struct request *request, PyObject *given) {
-    PyObject *items = PyMapping_Items(given);
+static int read_options(struct request *request, PyObject *pairs) {
+    PyObject *items = PyMapping_Items(pairs);
     if (keep(request, items) != 0)
         return -1;
     const Py_ssize_t count = PyList_Size(items);
-    struct silo_seen_option *options = array_of(request, count, sizeof *options);
+    struct silo_option_value *options = array_of(request, count, sizeof *options);
     if (options == NULL)
         return -1;
     request->call.options = options;
@@ -302,10 +304,10 @@ static int read_options(struct request *request, PyObject *given) {
 
 /* Reads a call, a tuple (arguments, options, grid, the error's text if a grid is needed and
  * missing). */
-static int read_call(struct request *request, PyObject *given) {
+static int read_call(struct request *request, PyObject *call) {
     PyObject *rows, *options, *grid, *without;
     Py_ssize_t axes = 0;
-    if (!PyArg_ParseTuple(given, "O!OOO", &PyTuple_Type, &rows, &options, &grid, &without) ||
+    if (!PyArg_ParseTuple(call, "O!OOO", &PyTuple_Type, &rows, &options, &grid, &without) ||
         (request->call.without_grid = name_of(request, without)) == NULL ||
         read_options(request, options) != 0)
         return -1;
@@ -318,28 +320,28 @@ static int read_call(struct request *request, PyObject *given) {
         }
     }
     const Py_ssize_t count = PyTuple_Size(rows);
-    struct silo_seen *seen = array_of(request, count, sizeof *seen);
-    request->call.arguments = seen;
+    struct silo_argument_facts *facts = array_of(request, count, sizeof *facts);
+    request->call.arguments = facts;
     request->argument_count = (uint32_t)count;
-    for (Py_ssize_t i = 0; seen != NULL && i < count; i++) {
-        if (read_argument(request, PyTuple_GetItem(rows, i), &seen[i]) != 0)
+    for (Py_ssize_t i = 0; facts != NULL && i < count; i++) {
+        if (read_argument(request, PyTuple_GetItem(rows, i), &facts[i]) != 0)
             return -1;
     }
-    return seen != NULL ? 0 : -1;
+    return facts != NULL ? 0 : -1;
 }
 
 /* ---- the device ---- */
 
-static int read_facts(struct request *request, PyObject *given) {
-    PyObject *items = PyMapping_Items(given);
+static int read_facts(struct request *request, PyObject *pairs) {
+    PyObject *items = PyMapping_Items(pairs);
     if (keep(request, items) != 0)
         return -1;
     const Py_ssize_t count = PyList_Size(items);
     struct silo_device_fact *facts = array_of(request, count, sizeof *facts);
     if (facts == NULL)
         return -1;
-    request->place.facts = facts;
-    request->place.fact_count = (uint32_t)count;
+    request->device.facts = facts;
+    request->device.fact_count = (uint32_t)count;
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *pair = PyList_GetItem(items, i);
         facts[i].value = PyLong_AsLongLong(PyTuple_GetItem(pair, 1));
@@ -352,17 +354,17 @@ static int read_facts(struct request *request, PyObject *given) {
 
 /* Reads the rules, each a tuple (target, blob kind, whether the device runs such blobs, the
  * reason). */
-static int read_rules(struct request *request, PyObject *given) {
-    const Py_ssize_t count = PyTuple_Size(given);
+static int read_rules(struct request *request, PyObject *rows) {
+    const Py_ssize_t count = PyTuple_Size(rows);
     struct silo_run_rule *rules = array_of(request, count, sizeof *rules);
     if (rules == NULL)
         return -1;
-    request->place.rules = rules;
-    request->place.rule_count = (uint32_t)count;
+    request->device.rules = rules;
+    request->device.rule_count = (uint32_t)count;
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *target, *kind, *reason;
         int runs;
-        if (!PyArg_ParseTuple(PyTuple_GetItem(given, i), "OOpO", &target, &kind, &runs, &reason) ||
+        if (!PyArg_ParseTuple(PyTuple_GetItem(rows, i), "OOpO", &target, &kind, &runs, &reason) ||
             (rules[i].target = name_of(request, target)) == NULL ||
             (rules[i].blob_kind = name_of(request, kind)) == NULL ||
             (rules[i].reason = name_of(request, reason)) == NULL)
@@ -373,10 +375,10 @@ static int read_rules(struct request *request, PyObject *given) {
 }
 
 /* Reads a device, a tuple (target, facts, rules). */
-static int read_place(struct request *request, PyObject *given) {
+static int read_place(struct request *request, PyObject *device) {
     PyObject *target, *facts, *rules;
-    if (!PyArg_ParseTuple(given, "OOO!", &target, &facts, &PyTuple_Type, &rules) ||
-        (request->place.target = name_of(request, target)) == NULL)
+    if (!PyArg_ParseTuple(device, "OOO!", &target, &facts, &PyTuple_Type, &rules) ||
+        (request->device.target = name_of(request, target)) == NULL)
         return -1;
     return read_facts(request, facts) != 0 ? -1 : read_rules(request, rules);
 }
@@ -387,19 +389,19 @@ static int read_place(struct request *request, PyObject *given) {
  * ends the request, except after NULL with an exception set. */
 static struct silo_py_bundle *request_begin(struct request *request, PyObject *args,
                                             const char *format) {
-    PyObject *object, *call, *place;
+    PyObject *object, *call, *device;
     unsigned int kernel, most = UINT32_MAX;
-    *request = (struct request){.kept = PyList_New(0)};
+    *request = (struct request){.owners = PyList_New(0)};
     struct silo_py_bundle *bundle = NULL;
-    if (request->kept != NULL &&
+    if (request->owners != NULL &&
         PyArg_ParseTuple(args, format, &object, &kernel, &PyTuple_Type, &call, &PyTuple_Type,
-                         &place, &most) &&
+                         &device, &most) &&
         (bundle = silo_py_bundle_of(object)) != NULL) {
         request->kernel = kernel;
         request->most = most;
         if (kernel >= silo_reader_kernel_count(bundle->reader))
             PyErr_Format(PyExc_IndexError, "there is no kernel %u", kernel);
-        else if (read_call(request, call) == 0 && read_place(request, place) == 0)
+        else if (read_call(request, call) == 0 && read_place(request, device) == 0)
             return bundle;
     }
     request_end(request);
@@ -428,8 +430,8 @@ static int ask_rank(struct silo_reader *reader, void *about, silo_error *error) 
     const struct silo_kernel_info *info = silo_reader_kernel(reader, request->kernel, error);
     if (info == NULL || check_arguments(info, request, error) != 0)
         return -1;
-    return silo_choice_rank(reader, request->kernel, &request->call, &request->place, request->most,
-                            &rank->numbers, &rank->count, error);
+    return silo_choice_rank(reader, request->kernel, &request->call, &request->device,
+                            request->most, &rank->numbers, &rank->count, error);
 }
 
 PyObject *silo_py_rank_variants(PyObject *module, PyObject *args) {
@@ -472,8 +474,8 @@ static void decisions_end(struct about_decisions *about) {
     about->decisions = NULL;
 }
 
-static int ask_decisions(struct silo_reader *reader, void *given, silo_error *error) {
-    struct about_decisions *about = given;
+static int ask_decisions(struct silo_reader *reader, void *context, silo_error *error) {
+    struct about_decisions *about = context;
     const struct request *request = about->request;
     const struct silo_kernel_info *info = silo_reader_kernel(reader, request->kernel, error);
     if (info == NULL || check_arguments(info, request, error) != 0)
@@ -485,12 +487,13 @@ static int ask_decisions(struct silo_reader *reader, void *given, silo_error *er
     if (about->decisions == NULL)
         return silo_fail_memory(error);
     for (uint32_t i = 0; i < about->count; i++) {
-        struct decision *one = &about->decisions[i];
-        const int found = silo_choice_decide(reader, request->kernel, i, &request->call,
-                                             &request->place, &one->label, &one->reason, error);
-        if (found < 0)
+        struct decision *decision = &about->decisions[i];
+        const int verdict =
+            silo_choice_decide(reader, request->kernel, i, &request->call, &request->device,
+                               &decision->label, &decision->reason, error);
+        if (verdict < 0)
             return -1;
-        one->accepted = found == SILO_OK;
+        decision->accepted = verdict == SILO_OK;
     }
     return 0;
 }
@@ -510,14 +513,15 @@ PyObject *silo_py_decide_variants(PyObject *module, PyObject *args) {
     if (silo_py_bundle_ask(bundle, ask_decisions, &about) == 0)
         result = PyTuple_New((Py_ssize_t)about.count);
     for (uint32_t i = 0; result != NULL && i < about.count; i++) {
-        const struct decision *one = &about.decisions[i];
-        PyObject *label = text_from(&one->label), *reason = label ? text_from(&one->reason) : NULL;
-        PyObject *made =
-            reason ? Py_BuildValue("(OOO)", one->accepted ? Py_True : Py_False, label, reason)
+        const struct decision *decision = &about.decisions[i];
+        PyObject *label = text_from(&decision->label),
+                 *reason = label ? text_from(&decision->reason) : NULL;
+        PyObject *row =
+            reason ? Py_BuildValue("(OOO)", decision->accepted ? Py_True : Py_False, label, reason)
                    : NULL;
         Py_XDECREF(label);
         Py_XDECREF(reason);
-        if (made == NULL || PyTuple_SetItem(result, (Py_ssize_t)i, made) != 0)
+        if (row == NULL || PyTuple_SetItem(result, (Py_ssize_t)i, row) != 0)
             Py_CLEAR(result);
     }
     decisions_end(&about);
@@ -531,8 +535,8 @@ struct about_held {
     uint8_t flags[SILO_MAX_PARAMETERS], extents[SILO_MAX_PARAMETERS];
 };
 
-static int ask_held(struct silo_reader *reader, void *given, silo_error *error) {
-    struct about_held *about = given;
+static int ask_held(struct silo_reader *reader, void *context, silo_error *error) {
+    struct about_held *about = context;
     struct silo_parameter parameters[SILO_MAX_PARAMETERS];
     struct silo_held_parts held = {.parameters = parameters, .extents = about->extents};
     const struct silo_kernel_info *info = silo_reader_kernel(reader, about->kernel, error);

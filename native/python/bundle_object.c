@@ -79,33 +79,33 @@ void silo_py_bundle_release_buffer(PyObject *object, Py_buffer *view) {
 /* ---- opening ---- */
 
 /* Reads the names that plug-ins add, at most once for each bundle. Returns 1 with the names in
- * `words`; 0 if plug-ins add none or they were read before; -1 with an exception set. */
-static int ask_words(struct silo_py_bundle *self, struct silo_words *words) {
+ * `names`; 0 if plug-ins add none or they were read before; -1 with an exception set. */
+static int ask_words(struct silo_py_bundle *self, struct silo_words *names) {
     SILO_LOCK(&self->lock);
     const bool learned = self->learned;
     self->learned = true;
     SILO_UNLOCK(&self->lock);
-    *words = (struct silo_words){0};
+    *names = (struct silo_words){0};
     if (learned || self->words == Py_None)
         return 0;
-    PyObject *given = PyObject_CallNoArgs(self->words);
-    const int result = given != NULL ? silo_words_begin(words, given) : -1;
-    Py_XDECREF(given);
-    return result != 0 ? -1 : words->count != 0;
+    PyObject *answer = PyObject_CallNoArgs(self->words);
+    const int result = answer != NULL ? silo_words_begin(names, answer) : -1;
+    Py_XDECREF(answer);
+    return result != 0 ? -1 : names->count != 0;
 }
 
 int silo_py_bundle_learn(struct silo_py_bundle *self, silo_error *error) {
-    struct silo_words words;
+    struct silo_words plugin_names;
     if (error->code != SILO_ERROR_DAMAGED)
         return 0;
-    int result = ask_words(self, &words);
+    int result = ask_words(self, &plugin_names);
     if (result == 1) {
-        const struct silo_known_names known = silo_words_known(&words);
+        const struct silo_known_names names = silo_words_known(&plugin_names);
         silo_error_clear(error);
-        Py_BEGIN_ALLOW_THREADS result = silo_reader_learn(self->reader, &known, error);
+        Py_BEGIN_ALLOW_THREADS result = silo_reader_learn(self->reader, &names, error);
         Py_END_ALLOW_THREADS result = result == 0 ? 1 : silo_raise(error);
     }
-    silo_words_end(&words);
+    silo_words_end(&plugin_names);
     return result;
 }
 
@@ -113,7 +113,7 @@ int silo_py_bundle_learn(struct silo_py_bundle *self, silo_error *error) {
  * with the names that plug-ins add: the manifest may use a name that Silo itself does not know. */
 static int open_reader(struct silo_py_bundle *self, const char *name, uint64_t file_memory) {
     silo_error error = {0};
-    struct silo_words words = {0};
+    struct silo_words names = {0};
     struct silo_reader_source source = {.data = self->data,
                                         .bytes = self->bytes,
                                         .name = name,
@@ -121,41 +121,41 @@ static int open_reader(struct silo_py_bundle *self, const char *name, uint64_t f
                                         .may_change = self->mapped};
     Py_BEGIN_ALLOW_THREADS self->reader = silo_reader_open(&source, &error);
     Py_END_ALLOW_THREADS if (self->reader == NULL && error.code == SILO_ERROR_DAMAGED) {
-        const int found = ask_words(self, &words);
-        if (found == 1) {
-            source.known = silo_words_known(&words);
+        const int status = ask_words(self, &names);
+        if (status == 1) {
+            source.known = silo_words_known(&names);
             silo_error_clear(&error);
             Py_BEGIN_ALLOW_THREADS self->reader = silo_reader_open(&source, &error);
             Py_END_ALLOW_THREADS
         }
-        silo_words_end(&words);
-        if (found < 0)
+        silo_words_end(&names);
+        if (status < 0)
             return -1;
     }
     return self->reader != NULL ? 0 : silo_raise(&error);
 }
 
-static struct silo_py_bundle *new_bundle(PyTypeObject *type, PyObject *words) {
-    if (words != Py_None && !PyCallable_Check(words)) {
+static struct silo_py_bundle *new_bundle(PyTypeObject *type, PyObject *names) {
+    if (names != Py_None && !PyCallable_Check(names)) {
         PyErr_SetString(PyExc_TypeError, "words is a callable or None");
         return NULL;
     }
     struct silo_py_bundle *self = (struct silo_py_bundle *)PyType_GenericAlloc(type, 0);
     if (self != NULL)
-        self->words = Py_NewRef(words);
+        self->words = Py_NewRef(names);
     return self;
 }
 
 /* Implements OpenBundle(data, name, file_memory, words). */
 PyObject *silo_py_bundle_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    PyObject *data, *words;
+    PyObject *data, *names;
     const char *name;
     unsigned long long file_memory;
     if (keywords != NULL && PyDict_Size(keywords) != 0)
         return PyErr_Format(PyExc_TypeError, "OpenBundle takes no arguments by name");
-    if (!PyArg_ParseTuple(args, "OyKO", &data, &name, &file_memory, &words))
+    if (!PyArg_ParseTuple(args, "OyKO", &data, &name, &file_memory, &names))
         return NULL;
-    struct silo_py_bundle *self = new_bundle(type, words);
+    struct silo_py_bundle *self = new_bundle(type, names);
     if (self == NULL)
         return NULL;
     if (PyObject_GetBuffer(data, &self->source, PyBUF_SIMPLE) == 0) {
@@ -169,22 +169,22 @@ PyObject *silo_py_bundle_new(PyTypeObject *type, PyObject *args, PyObject *keywo
 }
 
 PyObject *silo_py_bundle_map(PyObject *type, PyObject *args) {
-    PyObject *path, *words;
+    PyObject *path, *names;
     const char *name;
     unsigned long long file_memory;
-    if (!PyArg_ParseTuple(args, "O&yKO", PyUnicode_FSConverter, &path, &name, &file_memory, &words))
+    if (!PyArg_ParseTuple(args, "O&yKO", PyUnicode_FSConverter, &path, &name, &file_memory, &names))
         return NULL;
-    const char *place = PyBytes_AsString(path);
-    struct silo_py_bundle *self = new_bundle((PyTypeObject *)type, words);
+    const char *path_bytes = PyBytes_AsString(path);
+    struct silo_py_bundle *self = new_bundle((PyTypeObject *)type, names);
     silo_error error = {0};
     void *data = NULL;
     int result = -1;
     if (self != NULL) {
-        Py_BEGIN_ALLOW_THREADS result = silo_file_map(place, &data, &self->bytes, &error);
+        Py_BEGIN_ALLOW_THREADS result = silo_file_map(path_bytes, &data, &self->bytes, &error);
         Py_END_ALLOW_THREADS if (result != 0) {
-            silo_error said = {0};
-            silo_fail(&said, SILO_ERROR_FILE, "cannot open the bundle %s", error.text);
-            silo_raise(&said);
+            silo_error failure = {0};
+            silo_fail(&failure, SILO_ERROR_FILE, "cannot open the bundle %s", error.text);
+            silo_raise(&failure);
         }
     }
     Py_DECREF(path);
@@ -259,7 +259,7 @@ PyObject *silo_py_bundle_text(PyObject *object, PyObject *unused) {
         silo_raise(&error);
         return NULL;
     }
-    PyObject *made = PyBytes_FromStringAndSize(text, (Py_ssize_t)bytes);
+    PyObject *bytes_object = PyBytes_FromStringAndSize(text, (Py_ssize_t)bytes);
     free(text);
-    return made;
+    return bytes_object;
 }

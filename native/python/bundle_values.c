@@ -19,18 +19,18 @@ static int ask(PyObject *self, silo_question *question, void *about) {
 }
 
 /* Returns a Python number, which must be below `count`; -1 with an exception set. */
-static int64_t number_below(PyObject *given, uint64_t count, const char *what) {
-    const long long number = PyLong_AsLongLong(given);
+static int64_t number_below(PyObject *object, uint64_t count, const char *noun) {
+    const long long number = PyLong_AsLongLong(object);
     if (number == -1 && PyErr_Occurred())
         return -1;
     if (number >= 0 && (uint64_t)number < count)
         return number;
-    PyErr_Format(PyExc_IndexError, "there is no %s %lld", what, number);
+    PyErr_Format(PyExc_IndexError, "there is no %s %lld", noun, number);
     return -1;
 }
 
-static int64_t kernel_of(PyObject *self, PyObject *given) {
-    return number_below(given, manifest_of(self)->kernel_count, "kernel");
+static int64_t kernel_of(PyObject *self, PyObject *number) {
+    return number_below(number, manifest_of(self)->kernel_count, "kernel");
 }
 
 /* ---- sets ---- */
@@ -45,9 +45,9 @@ static int add_text(PyObject *set, const char *data, size_t bytes) {
 /* Returns a frozenset of the items of `set`, and releases the reference to `set`. Returns NULL if
  * `set` is NULL. */
 static PyObject *frozen(PyObject *set) {
-    PyObject *made = set != NULL ? PyFrozenSet_New(set) : NULL;
+    PyObject *frozen_set = set != NULL ? PyFrozenSet_New(set) : NULL;
     Py_XDECREF(set);
-    return made;
+    return frozen_set;
 }
 
 /* ---- the manifest ---- */
@@ -56,8 +56,8 @@ PyObject *silo_py_bundle_member(PyObject *self, PyObject *name) {
     const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
     if (text == NULL)
         return NULL;
-    const struct silo_json *found = silo_json_member(manifest_of(self)->top, text);
-    return found != NULL ? silo_py_json(found) : Py_NewRef(Py_None);
+    const struct silo_json *member = silo_json_member(manifest_of(self)->top, text);
+    return member != NULL ? silo_py_json(member) : Py_NewRef(Py_None);
 }
 
 PyObject *silo_py_bundle_kernels(PyObject *self, PyObject *unused) {
@@ -118,8 +118,8 @@ static uint32_t count_of(PyObject *self, int64_t kernel) {
     return variants->type == SILO_JSON_LIST ? variants->count : 0;
 }
 
-PyObject *silo_py_bundle_count(PyObject *self, PyObject *given) {
-    const int64_t kernel = kernel_of(self, given);
+PyObject *silo_py_bundle_count(PyObject *self, PyObject *number_object) {
+    const int64_t kernel = kernel_of(self, number_object);
     struct about_kernel about = {.kernel = (uint32_t)kernel};
     if (kernel < 0)
         return NULL;
@@ -131,31 +131,31 @@ PyObject *silo_py_bundle_count(PyObject *self, PyObject *given) {
     return PyLong_FromLong((long)count_of(self, kernel));
 }
 
-PyObject *silo_py_bundle_kernel(PyObject *self, PyObject *given) {
-    const int64_t kernel = kernel_of(self, given);
+PyObject *silo_py_bundle_kernel(PyObject *self, PyObject *number) {
+    const int64_t kernel = kernel_of(self, number);
     struct about_kernel about = {.kernel = (uint32_t)kernel};
     if (kernel < 0 || ask(self, ask_head, &about) != 0)
         return NULL;
     const struct silo_json *const *members = manifest_of(self)->kernels[kernel].members;
-    PyObject *made = PyDict_New();
-    for (int i = 0; made != NULL && i < SILO_KERNEL_MEMBERS; i++) {
+    PyObject *dict = PyDict_New();
+    for (int i = 0; dict != NULL && i < SILO_KERNEL_MEMBERS; i++) {
         if (i == SILO_KERNEL_VARIANTS || members[i] == NULL)
             continue;
         PyObject *value = silo_py_json(members[i]);
-        if (value == NULL || PyDict_SetItemString(made, SILO_KERNEL_NAMES[i].name, value) != 0)
-            Py_CLEAR(made);
+        if (value == NULL || PyDict_SetItemString(dict, SILO_KERNEL_NAMES[i].name, value) != 0)
+            Py_CLEAR(dict);
         Py_XDECREF(value);
     }
-    return made;
+    return dict;
 }
 
 PyObject *silo_py_bundle_check_all(PyObject *self, PyObject *args) {
-    PyObject *given = NULL;
-    if (!PyArg_ParseTuple(args, "|O", &given))
+    PyObject *callback = NULL;
+    if (!PyArg_ParseTuple(args, "|O", &callback))
         return NULL;
-    const int64_t kernel = given != NULL ? kernel_of(self, given) : 0;
+    const int64_t kernel = callback != NULL ? kernel_of(self, callback) : 0;
     uint32_t number = (uint32_t)kernel;
-    if (kernel < 0 || ask(self, given != NULL ? ask_check_kernel : ask_check, &number) != 0)
+    if (kernel < 0 || ask(self, callback != NULL ? ask_check_kernel : ask_check, &number) != 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -177,7 +177,7 @@ static PyObject *group_value(const struct silo_group *group, const struct silo_j
     const struct silo_json *first = &variants->items[group->numbers[0]];
     PyObject *kind = silo_py_text(group->blob_kind.data, group->blob_kind.length);
     PyObject *numbers = kind != NULL ? numbers_of(group) : NULL;
-    PyObject *made =
+    PyObject *group_tuple =
         numbers != NULL
             ? Py_BuildValue("(LOLLO)", (long long)silo_json_member(first, "target")->integer, kind,
                             (long long)silo_json_member(first, "signature")->integer,
@@ -185,11 +185,11 @@ static PyObject *group_value(const struct silo_group *group, const struct silo_j
             : NULL;
     Py_XDECREF(numbers);
     Py_XDECREF(kind);
-    return made;
+    return group_tuple;
 }
 
-PyObject *silo_py_bundle_groups(PyObject *self, PyObject *given) {
-    const int64_t kernel = kernel_of(self, given);
+PyObject *silo_py_bundle_groups(PyObject *self, PyObject *number_object) {
+    const int64_t kernel = kernel_of(self, number_object);
     struct about_kernel about = {.kernel = (uint32_t)kernel};
     if (kernel < 0 || ask(self, ask_groups, &about) != 0)
         return NULL;
@@ -253,8 +253,8 @@ struct about_config {
     struct silo_wording text; /* owned */
 };
 
-static int ask_config_text(struct silo_reader *reader, void *given, silo_error *error) {
-    struct about_config *about = given;
+static int ask_config_text(struct silo_reader *reader, void *context, silo_error *error) {
+    struct about_config *about = context;
     const struct silo_variant *variant =
         silo_reader_variant(reader, about->variant.kernel, about->variant.number, error);
     if (variant == NULL)
@@ -274,49 +274,49 @@ PyObject *silo_py_bundle_config_text(PyObject *self, PyObject *args) {
 }
 
 /* A JSON text from Python, and its parsed value. */
-struct given_json {
+struct parsed_json {
     struct silo_arena arena;
     char *text; /* owned */
     const struct silo_json *value;
 };
 
-static int parse_given(struct given_json *given, const Py_buffer *text) {
+static int parse_text(struct parsed_json *parsed, const Py_buffer *text) {
     const char *problem = NULL;
     size_t offset;
-    given->text = malloc((size_t)text->len + 1);
-    if (given->text != NULL) {
-        memcpy(given->text, text->buf, (size_t)text->len);
-        given->value =
-            silo_json_parse(given->text, (size_t)text->len, &given->arena, &problem, &offset);
+    parsed->text = malloc((size_t)text->len + 1);
+    if (parsed->text != NULL) {
+        memcpy(parsed->text, text->buf, (size_t)text->len);
+        parsed->value =
+            silo_json_parse(parsed->text, (size_t)text->len, &parsed->arena, &problem, &offset);
     }
-    if (given->value == NULL && problem != NULL)
+    if (parsed->value == NULL && problem != NULL)
         PyErr_SetString(PyExc_ValueError, problem);
-    else if (given->value == NULL)
+    else if (parsed->value == NULL)
         PyErr_NoMemory();
-    return given->value != NULL ? 0 : -1;
+    return parsed->value != NULL ? 0 : -1;
 }
 
-static void forget_given(struct given_json *given, Py_buffer *text) {
-    silo_arena_free(&given->arena);
-    free(given->text);
+static void release_parsed(struct parsed_json *parsed, Py_buffer *text) {
+    silo_arena_free(&parsed->arena);
+    free(parsed->text);
     PyBuffer_Release(text);
 }
 
 PyObject *silo_py_bundle_exact(PyObject *self, PyObject *args) {
     PyObject *of;
-    struct given_json wanted = {0};
+    struct parsed_json description = {0};
     Py_buffer text;
     int64_t number = -1;
     if (!PyArg_ParseTuple(args, "Oy*", &of, &text))
         return NULL;
     const int64_t kernel = kernel_of(self, of);
-    const bool parsed = kernel >= 0 && parse_given(&wanted, &text) == 0;
+    const bool parsed = kernel >= 0 && parse_text(&description, &text) == 0;
     if (parsed) {
         Py_BEGIN_ALLOW_THREADS number =
-            silo_variants_exact(manifest_of(self), (uint32_t)kernel, wanted.value);
+            silo_variants_exact(manifest_of(self), (uint32_t)kernel, description.value);
         Py_END_ALLOW_THREADS
     }
-    forget_given(&wanted, &text);
+    release_parsed(&description, &text);
     return parsed ? PyLong_FromLongLong(number) : NULL;
 }
 
@@ -344,14 +344,14 @@ static int table_named(const char *name) {
 
 PyObject *silo_py_bundle_row(PyObject *self, PyObject *args) {
     const char *name;
-    PyObject *given;
-    if (!PyArg_ParseTuple(args, "sO", &name, &given))
+    PyObject *number_object;
+    if (!PyArg_ParseTuple(args, "sO", &name, &number_object))
         return NULL;
     struct about_row about = {.table = table_named(name)};
     if (about.table < 0)
         return NULL;
     const struct silo_table *table = &manifest_of(self)->tables[about.table];
-    const int64_t number = number_below(given, table->count, "row");
+    const int64_t number = number_below(number_object, table->count, "row");
     about.number = (uint32_t)number;
     if (number < 0 || ask(self, ask_row, &about) != 0)
         return NULL;
@@ -379,8 +379,8 @@ PyObject *silo_py_bundle_names(PyObject *self, PyObject *args) {
     return frozen(set);
 }
 
-PyObject *silo_py_bundle_sources(PyObject *self, PyObject *given) {
-    const int64_t kernel = kernel_of(self, given);
+PyObject *silo_py_bundle_sources(PyObject *self, PyObject *number_object) {
+    const int64_t kernel = kernel_of(self, number_object);
     if (kernel < 0)
         return NULL;
     const struct silo_table *table = &manifest_of(self)->tables[SILO_TABLE_SOURCES];

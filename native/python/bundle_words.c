@@ -4,12 +4,12 @@
 
 enum { LISTS = 4 };
 
-static int read_list(struct silo_words *words, int number, PyObject *given) {
-    PyObject *tuple = words->lists[number] = PySequence_Tuple(given);
+static int read_list(struct silo_words *plugin_names, int number, PyObject *names_tuple) {
+    PyObject *tuple = plugin_names->lists[number] = PySequence_Tuple(names_tuple);
     const Py_ssize_t count = tuple != NULL ? PyTuple_Size(tuple) : -1;
     if (count < 0)
         return -1;
-    const char **names = words->names[number] = calloc((size_t)count + 1, sizeof *names);
+    const char **names = plugin_names->names[number] = calloc((size_t)count + 1, sizeof *names);
     if (names == NULL) {
         PyErr_NoMemory();
         return -1;
@@ -19,32 +19,32 @@ static int read_list(struct silo_words *words, int number, PyObject *given) {
         if (names[i] == NULL)
             return -1;
     }
-    words->count += (size_t)count;
+    plugin_names->count += (size_t)count;
     return 0;
 }
 
-int silo_words_begin(struct silo_words *words, PyObject *given) {
-    *words = (struct silo_words){0};
-    if (!PyTuple_Check(given) || PyTuple_Size(given) != LISTS) {
+int silo_words_begin(struct silo_words *plugin_names, PyObject *names) {
+    *plugin_names = (struct silo_words){0};
+    if (!PyTuple_Check(names) || PyTuple_Size(names) != LISTS) {
         PyErr_SetString(PyExc_TypeError, "four lists of names are needed");
         return -1;
     }
     for (int i = 0; i < LISTS; i++) {
-        if (read_list(words, i, PyTuple_GetItem(given, i)) != 0)
+        if (read_list(plugin_names, i, PyTuple_GetItem(names, i)) != 0)
             return -1;
     }
     return 0;
 }
 
-void silo_words_end(struct silo_words *words) {
+void silo_words_end(struct silo_words *names) {
     for (int i = 0; i < LISTS; i++) {
-        free(words->names[i]);
-        Py_XDECREF(words->lists[i]);
+        free(names->names[i]);
+        Py_XDECREF(names->lists[i]);
     }
-    *words = (struct silo_words){0};
+    *names = (struct silo_words){0};
 }
 
-struct silo_known_names silo_words_known(const struct silo_words *words) {
-    return (struct silo_known_names){words->names[0], words->names[1], words->names[2],
-                                     words->names[3]};
+struct silo_known_names silo_words_known(const struct silo_words *names) {
+    return (struct silo_known_names){names->names[0], names->names[1], names->names[2],
+                                     names->names[3]};
 }

@@ -12,13 +12,13 @@ struct silo_words {
     size_t count;          /* number of names in all lists together */
 };
 
-/* Reads the names from `given`, a tuple of four tuples of texts: kinds of blobs, launch options,
+/* Reads the names from `names`, a tuple of four tuples of texts: kinds of blobs, launch options,
  * kinds of text that a check compiles, kinds of targets. Returns -1 with an exception set;
  * silo_words_end is to be called in either case. */
-int silo_words_begin(struct silo_words *words, PyObject *given);
-void silo_words_end(struct silo_words *words);
+int silo_words_begin(struct silo_words *plugin_names, PyObject *names);
+void silo_words_end(struct silo_words *names);
 
-/* Returns the names in the reader's form; the arrays are borrowed from `words`. */
-struct silo_known_names silo_words_known(const struct silo_words *words);
+/* Returns the names in the reader's form; the arrays are borrowed from `names`. */
+struct silo_known_names silo_words_known(const struct silo_words *names);
 
 #endif

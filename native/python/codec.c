@@ -21,11 +21,11 @@ static int by_python(const void *stored, size_t stored_bytes, void *raw, size_t 
     char *data = NULL;
     Py_ssize_t bytes = 0;
     Py_XINCREF(call);
-    PyObject *made = call != NULL
-                         ? PyObject_CallFunction(call, "y#n", (const char *)stored,
-                                                 (Py_ssize_t)stored_bytes, (Py_ssize_t)raw_bytes)
-                         : NULL;
-    int result = made != NULL ? PyBytes_AsStringAndSize(made, &data, &bytes) : -1;
+    PyObject *expanded =
+        call != NULL ? PyObject_CallFunction(call, "y#n", (const char *)stored,
+                                             (Py_ssize_t)stored_bytes, (Py_ssize_t)raw_bytes)
+                     : NULL;
+    int result = expanded != NULL ? PyBytes_AsStringAndSize(expanded, &data, &bytes) : -1;
     if (result == 0 && (size_t)bytes == raw_bytes) {
         memcpy(raw, data, raw_bytes);
     } else if (result == 0) {
@@ -34,13 +34,14 @@ static int by_python(const void *stored, size_t stored_bytes, void *raw, size_t 
     } else {
         PyObject *error = silo_take_exception();
         PyObject *text = error != NULL ? PyObject_Str(error) : NULL;
-        const char *words = text != NULL ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
-        snprintf(problem, SILO_CODEC_PROBLEM, "%.200s", words != NULL ? words : "not a zstd frame");
+        const char *message = text != NULL ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+        snprintf(problem, SILO_CODEC_PROBLEM, "%.200s",
+                 message != NULL ? message : "not a zstd frame");
         Py_XDECREF(text);
         Py_XDECREF(error);
         PyErr_Clear();
     }
-    Py_XDECREF(made);
+    Py_XDECREF(expanded);
     Py_XDECREF(call);
     PyGILState_Release(state);
     return result;
@@ -50,9 +51,9 @@ PyObject *silo_py_set_codec(PyObject *module, PyObject *callable) {
     (void)module;
     if (callable != Py_None && !PyCallable_Check(callable))
         return PyErr_Format(PyExc_TypeError, "a codec is a callable or None");
-    PyObject *before = decompress;
+    PyObject *old = decompress;
     decompress = callable != Py_None ? Py_NewRef(callable) : NULL;
     silo_codec_use(decompress != NULL ? by_python : NULL);
-    Py_XDECREF(before);
+    Py_XDECREF(old);
     Py_RETURN_NONE;
 }

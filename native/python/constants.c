@@ -46,16 +46,16 @@ static PyObject *frozen_dict(PyObject *object) {
 
 /* Returns the value of a key in the dictionary (new reference). Returns NULL without an exception
  * if the key is missing, or NULL with an exception if the look-up fails. */
-static PyObject *known_constant(PyObject *constants, PyObject *key) {
+static PyObject *find_constant(PyObject *constants, PyObject *key) {
 #ifdef Py_GIL_DISABLED
     /* A new reference instead of a borrowed one, because another thread may free the value. */
     PyObject *known = NULL;
     PyDict_GetItemRef(constants, key, &known);
 #else
-    PyObject *known = PyDict_GetItemWithError(constants, key);
-    Py_XINCREF(known);
+    PyObject *shared = PyDict_GetItemWithError(constants, key);
+    Py_XINCREF(shared);
 #endif
-    return known;
+    return shared;
 }
 
 /* Returns the object that represents all equal tuples or integers (new reference), or NULL. A
@@ -67,28 +67,28 @@ static PyObject *canonical(PyObject *object, PyObject *constants) {
     Py_LeaveRecursiveCall();
     if (key == NULL)
         return NULL;
-    PyObject *known = known_constant(constants, key);
-    if (known == NULL && !PyErr_Occurred()) {
+    PyObject *shared = find_constant(constants, key);
+    if (shared == NULL && !PyErr_Occurred()) {
         /* The dict may be cleared at any time, because the guard's entries hold their own
          * references. */
         if (PyDict_Size(constants) >= (Py_ssize_t)SILO_GUARD_LIMIT)
             PyDict_Clear(constants);
         PyObject *const stands = PyDict_CheckExact(object) ? key : object;
         if (PyDict_SetItem(constants, key, stands) == 0)
-            known = Py_NewRef(stands);
+            shared = Py_NewRef(stands);
     }
     Py_DECREF(key);
-    return known;
+    return shared;
 }
 
 /* Returns whether objects of a class never change and are compared by value, like objects of a
  * frozen dataclass. (An example is a layout: a program may make a new object of an equal layout at each
  * call.) The answer is kept for each class. Returns -1 with an exception set. */
 static int is_frozen_class(PyObject *type, PyObject *constants) {
-    PyObject *known = known_constant(constants, type);
-    if (known != NULL || PyErr_Occurred()) {
-        const int result = known != NULL ? known == Py_True : -1;
-        Py_XDECREF(known);
+    PyObject *shared = find_constant(constants, type);
+    if (shared != NULL || PyErr_Occurred()) {
+        const int result = shared != NULL ? shared == Py_True : -1;
+        Py_XDECREF(shared);
         return result;
     }
     PyObject *parameters = PyObject_GetAttrString(type, "__dataclass_params__");
@@ -106,8 +106,8 @@ static int is_frozen_class(PyObject *type, PyObject *constants) {
 int silo_read_constant(const struct silo_plan *plan, PyObject *name, PyObject *object,
                        PyObject *constants, struct silo_holds *holds, uint64_t word[2]) {
     unsigned sort = SILO_CONSTANT_OBJECT;
-    PyObject *one = object; /* the object that represents all equal values; the call holds it, and
-                               later the guard's entry */
+    PyObject *shared = object; /* the object that represents all equal values; the call holds it,
+                               and later the guard's entry */
     if (silo_read_small_constant(object, word))
         return 0;
     if (silo_stood_for(object) != NULL)
@@ -123,26 +123,26 @@ int silo_read_constant(const struct silo_plan *plan, PyObject *name, PyObject *o
         memcpy(&word[1], &value, sizeof value);
         sort = SILO_CONSTANT_FLOAT;
     } else if (PyUnicode_CheckExact(object)) {
-        Py_INCREF(one);
-        PyUnicode_InternInPlace(&one);
-        holds->object[holds->objects++] = one;
+        Py_INCREF(shared);
+        PyUnicode_InternInPlace(&shared);
+        holds->object[holds->objects++] = shared;
     } else if (PyTuple_CheckExact(object) || PyLong_CheckExact(object) ||
                PyDict_CheckExact(object) || object_is_frozen) {
-        one = canonical(object, constants);
-        if (one == NULL && object_is_frozen) {
+        shared = canonical(object, constants);
+        if (shared == NULL && object_is_frozen) {
             silo_forget_error(); /* a field of the object cannot be hashed, so the object is
                                     compared by identity */
-            one = Py_NewRef(object);
+            shared = Py_NewRef(object);
         }
-        if (one == NULL)
+        if (shared == NULL)
             return silo_bad_argument(plan->kernel, name, "a hashable constexpr value", object);
-        holds->object[holds->objects++] = one;
+        holds->object[holds->objects++] = shared;
     } else if (PyTuple_Check(object)) {
         /* A NamedTuple is refused: it equals a plain tuple, although its fields have names. */
         return silo_bad_argument(plan->kernel, name, "a plain tuple", object);
     }
     if (sort == SILO_CONSTANT_OBJECT)
-        word[1] = (uint64_t)(uintptr_t)one;
+        word[1] = (uint64_t)(uintptr_t)shared;
     word[0] = SILO_CODE(SILO_VALUE_CONSTANT, sort, 0, 0);
     return 0;
 }

@@ -33,13 +33,13 @@ static void add_text(struct line *line, const char *text) {
 
 static void add_number(struct line *line, uint64_t value, unsigned base) {
     char digits[24];
-    size_t at = sizeof digits;
-    digits[--at] = '\0';
+    size_t begin = sizeof digits;
+    digits[--begin] = '\0';
     do {
-        digits[--at] = "0123456789abcdef"[value % base];
+        digits[--begin] = "0123456789abcdef"[value % base];
         value /= base;
     } while (value != 0);
-    add_text(line, digits + at);
+    add_text(line, digits + begin);
 }
 
 static void add_program(struct line *line, const uint32_t grid[3], uint64_t program) {
@@ -82,12 +82,12 @@ static void tell(const struct silo_cpu_runner *runner, int signal, const siginfo
         add_number(&line, (uint64_t)(uintptr_t)info->si_addr, 16);
     }
     const uint32_t *grid = launch->grid;
-    const bool known = program >= runner->begin && program < runner->end;
-    const int64_t place[3] = {known ? (int64_t)(program % grid[0]) : -1,
-                              known ? (int64_t)(program / grid[0] % grid[1]) : -1,
-                              known ? (int64_t)(program / grid[0] / grid[1]) : -1};
+    const bool is_inside = program >= runner->begin && program < runner->end;
+    const int64_t coordinates[3] = {is_inside ? (int64_t)(program % grid[0]) : -1,
+                                    is_inside ? (int64_t)(program / grid[0] % grid[1]) : -1,
+                                    is_inside ? (int64_t)(program / grid[0] / grid[1]) : -1};
     const char *report = silo_flight_signal(
-        signal, launch->name, has_address ? (uint64_t)(uintptr_t)info->si_addr : 0, place);
+        signal, launch->name, has_address ? (uint64_t)(uintptr_t)info->si_addr : 0, coordinates);
     if (report == NULL)
         add_text(&line, ": run with SILO_CHECK=1, or silo.check, to find the access");
     add_text(&line, "\n");
@@ -103,13 +103,13 @@ static void tell(const struct silo_cpu_runner *runner, int signal, const siginfo
 
 /* Does what would happen without this handler: calls the earlier handler, ignores the signal, or
  * restores the default action. */
-static void pass_on(int signal, siginfo_t *info, void *machine, struct sigaction *before) {
-    if (before->sa_flags & SA_SIGINFO) {
-        before->sa_sigaction(signal, info, machine);
-    } else if (before->sa_handler == SIG_IGN && info->si_code <= 0) {
+static void pass_on(int signal, siginfo_t *info, void *machine, struct sigaction *old_action) {
+    if (old_action->sa_flags & SA_SIGINFO) {
+        old_action->sa_sigaction(signal, info, machine);
+    } else if (old_action->sa_handler == SIG_IGN && info->si_code <= 0) {
         return; /* a process sent the signal; a signal of a fault cannot be ignored */
-    } else if (before->sa_handler != SIG_DFL && before->sa_handler != SIG_IGN) {
-        before->sa_handler(signal);
+    } else if (old_action->sa_handler != SIG_DFL && old_action->sa_handler != SIG_IGN) {
+        old_action->sa_handler(signal);
     } else {
         struct sigaction usual;
         memset(&usual, 0, sizeof usual);
@@ -123,7 +123,7 @@ static void pass_on(int signal, siginfo_t *info, void *machine, struct sigaction
 }
 
 static void handle(int signal, siginfo_t *info, void *machine) {
-    const int kept = errno;
+    const int saved_errno = errno;
     struct silo_cpu_thread *thread = silo_cpu_this_thread();
     struct silo_cpu_runner *runner = thread != NULL ? thread->running : NULL;
     if (runner != NULL && info->si_code > 0) {
@@ -138,19 +138,19 @@ static void handle(int signal, siginfo_t *info, void *machine) {
     /* The earlier handler may have removed the cause of the fault; then the kernel continues. */
     if (runner != NULL)
         thread->running = runner;
-    errno = kept;
+    errno = saved_errno;
 }
 
 static void install(void) {
-    struct sigaction ours;
-    memset(&ours, 0, sizeof ours);
-    ours.sa_sigaction = handle;
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_sigaction = handle;
     /* Run on the thread's alternate stack, if it has one. */
-    ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    sigemptyset(&ours.sa_mask);
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigemptyset(&action.sa_mask);
     for (int i = 0; i < WATCHED; i++)
         if (sigaction(watched[i], NULL, &previous[i]) == 0)
-            sigaction(watched[i], &ours, NULL);
+            sigaction(watched[i], &action, NULL);
 }
 
 void silo_cpu_watch_faults(void) {

@@ -8,9 +8,9 @@
  * a second time here to make the error's text, so that valid descriptors need no memory for a text.
  */
 static SILO_NOINLINE int refuse(const struct silo_plan *plan, int32_t index,
-                                const struct silo_descriptor *one, struct silo_dtype type) {
+                                const struct silo_descriptor *descriptor, struct silo_dtype type) {
     silo_error error;
-    silo_descriptor_check(one, type, &error);
+    silo_descriptor_check(descriptor, type, &error);
     return silo_refuse_descriptor(plan->kernel, plan->names[index], "%s", error.text);
 }
 
@@ -40,7 +40,7 @@ static int read_block(const struct silo_plan *plan, int32_t index, struct silo_m
 static int read_members(const struct silo_plan *plan, int32_t index, struct silo_members *members,
                         const struct silo_adapter *adapter, struct silo_frame *frame) {
     const struct silo_parameter *parameter = &plan->parameters[index];
-    struct silo_descriptor *one = &frame->descriptors[frame->descriptors_used];
+    struct silo_descriptor *descriptor = &frame->descriptors[frame->descriptors_used];
     PyObject *base = silo_descriptor_base(members);
     if (base == NULL)
         return silo_refuse_descriptor(plan->kernel, plan->names[index], "has no base");
@@ -68,8 +68,8 @@ static int read_members(const struct silo_plan *plan, int32_t index, struct silo
     if (view.readonly && (parameter->flags & SILO_PARAMETER_WRITES))
         return silo_refuse_descriptor(plan->kernel, plan->names[index],
                                       "has a read-only base, and the kernel writes it");
-    const int rank = silo_descriptor_extents(members, one->shape);
-    const int strides = rank < 0 ? -1 : silo_descriptor_strides(members, one->strides);
+    const int rank = silo_descriptor_extents(members, descriptor->shape);
+    const int strides = rank < 0 ? -1 : silo_descriptor_strides(members, descriptor->strides);
     if (rank < 0 || strides != rank)
         return silo_refuse_descriptor(plan->kernel, plan->names[index],
                                       rank < 0      ? "has no shape of 1 to 5 integers"
@@ -81,16 +81,16 @@ static int read_members(const struct silo_plan *plan, int32_t index, struct silo
         return silo_refuse_descriptor(
             plan->kernel, plan->names[index],
             "has no padding of 'zero' or 'nan', or no yes or no about tf32");
-    one->address = view.address;
-    one->rank = (uint32_t)rank;
-    one->nan = (uint64_t)nan;
-    one->tf32 = (uint64_t)tf32;
+    descriptor->address = view.address;
+    descriptor->rank = (uint32_t)rank;
+    descriptor->nan = (uint64_t)nan;
+    descriptor->tf32 = (uint64_t)tf32;
     *silo_owner_of(plan, frame, frame->descriptors_used) =
         (struct silo_descriptor_owner){members->object, base};
     uint64_t block = 0;
-    if (silo_descriptor_check(one, view.dtype, NULL) != 0)
-        return refuse(plan, index, one, view.dtype);
-    if (read_block(plan, index, members, one->rank, &block) != 0)
+    if (silo_descriptor_check(descriptor, view.dtype, NULL) != 0)
+        return refuse(plan, index, descriptor, view.dtype);
+    if (read_block(plan, index, members, descriptor->rank, &block) != 0)
         return -1;
     const int layout = adapter->laid_out ? silo_descriptor_layout(members) : 0;
     if (layout < 0)
@@ -119,7 +119,7 @@ int silo_read_descriptor(const struct silo_plan *plan, int32_t index, PyObject *
         return -1;
     struct silo_members members = silo_members_of(object);
     const int result = read_members(plan, index, &members, adapter, frame);
-    if (SILO_UNLIKELY(members.asked))
+    if (SILO_UNLIKELY(members.ran_python))
         silo_ask(frame, object);
     Py_XDECREF(members.dict);
     return result;

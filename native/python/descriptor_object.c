@@ -66,7 +66,7 @@ static PyObject *member(struct silo_members *members, PyObject *name) {
     }
     if (value != NULL)
         return value;
-    members->asked = true;
+    members->ran_python = true;
     return PyObject_GetAttr(members->object, name);
 }
 
@@ -158,7 +158,7 @@ int silo_descriptor_block(struct silo_members *members, int64_t values[SILO_MAX_
     return integers(members, s_block_shape, values);
 }
 
-PyObject *silo_descriptor_kept(struct silo_members *members) {
+PyObject *silo_descriptor_stored_map(struct silo_members *members) {
     return member(members, s_map);
 }
 
@@ -205,9 +205,9 @@ int silo_descriptor_layout(struct silo_members *members) {
 
 bool silo_descriptors_have_layouts(PyObject *type) {
     PyObject *fields = PyObject_GetAttrString(type, "__dataclass_fields__");
-    const int found = fields ? PyObject_IsTrue(fields) : 0;
+    const int answer = fields ? PyObject_IsTrue(fields) : 0;
     bool has = false;
-    if (found > 0)
+    if (answer > 0)
         has = PyMapping_HasKey(fields, s_layout) != 0;
     else
         silo_forget_error();

@@ -26,8 +26,9 @@ int silo_descriptor_shape(PyObject *object, struct silo_shape *shape);
 struct silo_members {
     PyObject *object; /* borrowed */
     PyObject *dict;   /* owned; NULL if the object lacks one */
-    bool asked; /* an attribute of the object was read, which may have run Python code of its class
-                 */
+    bool ran_python;  /* an attribute of the object was read, which may have run Python code of its
+                       * class
+                       */
 };
 
 struct silo_members silo_members_of(PyObject *object);
@@ -55,9 +56,9 @@ bool silo_descriptors_have_layouts(PyObject *type);
  * exception. */
 bool silo_descriptors_round(PyObject *type);
 
-/* `kept` returns the map that `keep` stored on the descriptor: a new reference, or NULL with an
- * exception set. */
-PyObject *silo_descriptor_kept(struct silo_members *members);
+/* The first returns the map that the second stored on the descriptor: a new reference, or NULL with
+ * an exception set. */
+PyObject *silo_descriptor_stored_map(struct silo_members *members);
 int silo_descriptor_keep(PyObject *object, PyObject *map);
 
 /* Raises "KERNEL: the tensor descriptor 'NAME' ...", with an exception that is already set as its

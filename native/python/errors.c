@@ -115,10 +115,10 @@ static PyObject *make_error(PyObject *type, const silo_error *error, PyObject *t
         keywords = PyDict_New();
     }
     PyObject *arguments = keywords ? PyTuple_Pack(1, text) : NULL;
-    PyObject *made = arguments ? PyObject_Call(type, arguments, keywords) : NULL;
+    PyObject *exception = arguments ? PyObject_Call(type, arguments, keywords) : NULL;
     Py_XDECREF(arguments);
     Py_XDECREF(keywords);
-    return made;
+    return exception;
 }
 
 int silo_raise(silo_error *error) {
@@ -131,10 +131,10 @@ int silo_raise(silo_error *error) {
     PyObject *module = PyImport_ImportModule("silo.errors");
     PyObject *type = module ? PyObject_GetAttrString(module, name) : NULL;
     PyObject *text = type ? text_of_error(error) : NULL;
-    PyObject *made = text ? make_error(type, error, text) : NULL;
-    if (made != NULL)
-        PyErr_SetObject(type, made);
-    Py_XDECREF(made);
+    PyObject *exception = text ? make_error(type, error, text) : NULL;
+    if (exception != NULL)
+        PyErr_SetObject(type, exception);
+    Py_XDECREF(exception);
     Py_XDECREF(text);
     Py_XDECREF(type);
     Py_XDECREF(module);
@@ -178,10 +178,10 @@ void silo_add_note(const char *format, ...) {
     va_start(arguments, format);
     PyObject *note = PyUnicode_FromFormatV(format, arguments);
     va_end(arguments);
-    PyObject *done = note && value ? PyObject_CallMethod(value, "add_note", "O", note) : NULL;
-    if (done == NULL)
+    PyObject *result = note && value ? PyObject_CallMethod(value, "add_note", "O", note) : NULL;
+    if (result == NULL)
         silo_forget_error();
-    Py_XDECREF(done);
+    Py_XDECREF(result);
     Py_XDECREF(note);
     PyErr_Restore(type, value, traceback);
 }
@@ -190,13 +190,13 @@ void silo_add_note(const char *format, ...) {
  * without an exception for any other object. */
 static PyObject *array_words(PyObject *object) {
     PyObject *module = PyImport_ImportModule("silo.core.argument_facts");
-    PyObject *words = module ? PyObject_CallMethod(module, "describe_array", "(O)", object) : NULL;
+    PyObject *text = module ? PyObject_CallMethod(module, "describe_array", "(O)", object) : NULL;
     Py_XDECREF(module);
-    if (words == NULL)
+    if (text == NULL)
         silo_forget_error();
-    else if (words == Py_None)
-        Py_CLEAR(words);
-    return words;
+    else if (text == Py_None)
+        Py_CLEAR(text);
+    return text;
 }
 
 PyObject *silo_describe(PyObject *object) {
@@ -240,17 +240,17 @@ static PyObject *remark_on(PyObject *object) {
     return remark;
 }
 
-int silo_bad_argument(PyObject *kernel, PyObject *name, const char *wanted, PyObject *got) {
+int silo_bad_argument(PyObject *kernel, PyObject *name, const char *expected, PyObject *got) {
     PyObject *cause = silo_take_exception();
     PyObject *description = silo_describe(got);
     if (description != NULL) {
         PyObject *remark = remark_on(got);
         if (remark != NULL)
             PyErr_Format(silo_argument_error, "%U: argument '%U' needs %s, got %U: %U", kernel,
-                         name, wanted, description, remark);
+                         name, expected, description, remark);
         else
             PyErr_Format(silo_argument_error, "%U: argument '%U' needs %s, got %U", kernel, name,
-                         wanted, description);
+                         expected, description);
         Py_XDECREF(remark);
         Py_DECREF(description);
     }

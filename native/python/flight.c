@@ -26,10 +26,10 @@ static void drop_copies(struct silo_flight_copies *copies) {
 }
 
 static SILO_NOINLINE void exchange_copies(struct silo_flight_slot *slot) {
-    struct silo_flight_copies *before = slot->copies;
+    struct silo_flight_copies *old = slot->copies;
     slot->copies = waiting;
     waiting = NULL;
-    drop_copies(before);
+    drop_copies(old);
 }
 
 /* Offsets inside torch's objects that lead to a tensor's storage. They are copied into registers,
@@ -48,12 +48,12 @@ SILO_INLINE struct places torch_places(void) {
 }
 
 /* Reads the address and the bytes of a tensor's storage directly from torch's objects. */
-SILO_INLINE void storage_of(PyObject *tensor, const struct places *at, uint64_t *words) {
+SILO_INLINE void storage_of(PyObject *tensor, const struct places *offsets, uint64_t *words) {
     const char *implementation, *storage;
-    memcpy(&implementation, (const char *)tensor + at->handle, sizeof implementation);
-    memcpy(&storage, implementation + at->storage, sizeof storage);
-    memcpy(&words[1], storage + at->data, sizeof *words);
-    memcpy(&words[2], storage + at->bytes, sizeof *words);
+    memcpy(&implementation, (const char *)tensor + offsets->handle, sizeof implementation);
+    memcpy(&storage, implementation + offsets->storage, sizeof storage);
+    memcpy(&words[1], storage + offsets->data, sizeof *words);
+    memcpy(&words[2], storage + offsets->bytes, sizeof *words);
     if (SILO_UNLIKELY((int64_t)words[2] < 0)) /* the size is symbolic */
         words[1] = words[2] = 0;
 }
@@ -67,10 +67,10 @@ static SILO_NOINLINE void extent_of_other(PyObject *object, uint64_t *words) {
         (adapter->kind != SILO_ADAPT_BUFFER && adapter->kind != SILO_ADAPT_EXCHANGE &&
          adapter->kind != SILO_ADAPT_TORCH))
         return;
-    const struct places at = torch_places();
+    const struct places offsets = torch_places();
     /* A torch.nn.Parameter has the same memory layout as a torch.Tensor. */
-    if (adapter->kind == SILO_ADAPT_TORCH && at.tensor != NULL) {
-        storage_of(object, &at, words);
+    if (adapter->kind == SILO_ADAPT_TORCH && offsets.tensor != NULL) {
+        storage_of(object, &offsets, words);
         return;
     }
     if (silo_shape_read(object, adapter, &shape) != 0) {
@@ -97,9 +97,9 @@ static SILO_NOINLINE void extent_of_other(PyObject *object, uint64_t *words) {
     Py_XDECREF(base);
 }
 
-SILO_INLINE void extent_of(PyObject *object, const struct places *at, uint64_t *words) {
-    if (SILO_LIKELY(object != NULL && Py_TYPE(object) == at->tensor)) {
-        storage_of(object, at, words);
+SILO_INLINE void extent_of(PyObject *object, const struct places *offsets, uint64_t *words) {
+    if (SILO_LIKELY(object != NULL && Py_TYPE(object) == offsets->tensor)) {
+        storage_of(object, offsets, words);
         return;
     }
     words[1] = words[2] = 0;
@@ -127,23 +127,23 @@ silo_flight_record(const struct silo_plan *plan, const struct silo_inputs *input
     if (SILO_UNLIKELY(slot->copies != NULL || silo_flight.copies))
         exchange_copies(slot);
     uint64_t *to = slot->words;
-    const struct places at = torch_places();
+    const struct places offsets = torch_places();
     const uint64_t *const values = frame->slots;
     PyObject *const *const arguments = inputs->arguments;
     const uint16_t *each = kind->places, *const end = each + kind->count;
     for (; each < end; each++) {
-        const unsigned place = *each, index = place & SILO_FLIGHT_INDEX;
+        const unsigned parameter = *each, index = parameter & SILO_FLIGHT_INDEX;
         *to = values[index];
-        if (!(place & SILO_FLIGHT_ADDRESS)) {
+        if (!(parameter & SILO_FLIGHT_ADDRESS)) {
             to++;
             continue;
         }
         PyObject *array = arguments[index];
-        if (SILO_UNLIKELY(place & SILO_FLIGHT_DESCRIPTOR)) {
+        if (SILO_UNLIKELY(parameter & SILO_FLIGHT_DESCRIPTOR)) {
             array = silo_owner_of(plan, frame, *to)->base;
             *to = frame->descriptors[*to].address;
         }
-        extent_of(array, &at, to);
+        extent_of(array, &offsets, to);
         to += 3;
     }
     /* The next slot was last written a whole ring ago, so its cache lines are fetched in advance.
@@ -204,23 +204,23 @@ static bool is_address(uint64_t code, const struct silo_parameter *parameter) {
 /* Returns a copy of a kind, with the text from Python, in pages that become read-only. If Python
  * gave no text, the error is printed on standard error and the text is {}. Returns NULL if memory
  * runs out. */
-static struct silo_flight_kind *keep_kind(const struct silo_flight_kind *made, PyObject *given) {
+static struct silo_flight_kind *keep_kind(const struct silo_flight_kind *local, PyObject *object) {
     char *data = (char *)(uintptr_t)"{}";
     Py_ssize_t bytes = 2;
-    if (given == NULL || PyBytes_AsStringAndSize(given, &data, &bytes) != 0) {
+    if (object == NULL || PyBytes_AsStringAndSize(object, &data, &bytes) != 0) {
         PyErr_WriteUnraisable(describe); /* an error of the recorder must not stop the launch */
         data = (char *)(uintptr_t)"{}";
         bytes = 2;
     }
-    const size_t places = made->count * sizeof *made->places;
-    const size_t size = sizeof *made + places + (size_t)bytes;
+    const size_t index_bytes = local->count * sizeof *local->places;
+    const size_t size = sizeof *local + index_bytes + (size_t)bytes;
     struct silo_flight_kind *kind = new_pages(size);
     if (kind == NULL)
         return NULL;
-    *kind = *made;
+    *kind = *local;
     kind->places = (uint16_t *)(void *)(kind + 1);
-    memcpy(kind->places, made->places, places);
-    kind->text = (char *)(kind + 1) + places;
+    memcpy(kind->places, local->places, index_bytes);
+    kind->text = (char *)(kind + 1) + index_bytes;
     kind->bytes = (size_t)bytes;
     memcpy(kind->text, data, (size_t)bytes);
     if (add_kind(kind) != 0)
@@ -257,9 +257,9 @@ struct silo_flight_kind *silo_flight_kind_of(const struct silo_launcher *self,
                                              struct silo_binding *binding,
                                              const struct silo_frame *frame) {
     const size_t most = (size_t)self->plan.count;
-    uint16_t places[SILO_MAX_PARAMETERS];
-    struct silo_flight_kind made = {.host = binding->loaded->function.device == NULL,
-                                    .places = places};
+    uint16_t indices[SILO_MAX_PARAMETERS];
+    struct silo_flight_kind local = {.host = binding->loaded->function.device == NULL,
+                                     .places = indices};
     size_t words = 0;
     for (size_t i = 0; i < most && i < SILO_MAX_PARAMETERS; i++) {
         const unsigned value = silo_code_kind(frame->key[i]);
@@ -269,12 +269,12 @@ struct silo_flight_kind *silo_flight_kind_of(const struct silo_launcher *self,
             words + (address ? 3 : 1) > SILO_FLIGHT_WORDS)
             continue;
         words += address ? 3 : 1;
-        places[made.count++] =
+        indices[local.count++] =
             (uint16_t)(i | (address ? SILO_FLIGHT_ADDRESS : 0u) |
                        (value == SILO_VALUE_DESCRIPTOR ? SILO_FLIGHT_DESCRIPTOR : 0u));
     }
-    PyObject *text = describe_kind(self, binding, &made);
-    struct silo_flight_kind *kind = keep_kind(&made, text);
+    PyObject *text = describe_kind(self, binding, &local);
+    struct silo_flight_kind *kind = keep_kind(&local, text);
     Py_XDECREF(text);
     if (kind == NULL) {
         PyErr_NoMemory();
@@ -287,11 +287,11 @@ struct silo_flight_kind *silo_flight_kind_of(const struct silo_launcher *self,
 /* ---- for Python ---- */
 
 static PyObject *py_start(PyObject *module, PyObject *args) {
-    PyObject *given, *path;
+    PyObject *kinds, *path;
     unsigned int slots;
     unsigned long long most;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OO&IK", &given, PyUnicode_FSConverter, &path, &slots, &most))
+    if (!PyArg_ParseTuple(args, "OO&IK", &kinds, PyUnicode_FSConverter, &path, &slots, &most))
         return NULL;
     if (slots == 0 || (slots & (slots - 1)) != 0 || slots > (1u << 20)) {
         Py_DECREF(path);
@@ -309,7 +309,7 @@ static PyObject *py_start(PyObject *module, PyObject *args) {
         silo_flight.mask = slots - 1;
     }
     Py_XDECREF(describe);
-    describe = Py_NewRef(given);
+    describe = Py_NewRef(kinds);
     silo_flight_watch_aborts();
     silo_flight.on = true;
     silo_hooks_flight(true);
@@ -343,11 +343,11 @@ static PyObject *py_state(PyObject *module, PyObject *unused) {
 /* Returns the offset of the first word that equals a value, or 0. The word at offset
  * 0 is not tested. */
 static ptrdiff_t place_of(const char *from, size_t bytes, uint64_t value) {
-    for (size_t at = 8; at + sizeof value <= bytes; at += sizeof value) {
+    for (size_t offset = 8; offset + sizeof value <= bytes; offset += sizeof value) {
         uint64_t word;
-        memcpy(&word, from + at, sizeof word);
+        memcpy(&word, from + offset, sizeof word);
         if (word == value)
-            return (ptrdiff_t)at;
+            return (ptrdiff_t)offset;
     }
     return 0;
 }
@@ -357,7 +357,7 @@ static ptrdiff_t place_of(const char *from, size_t bytes, uint64_t value) {
  * given. */
 static PyObject *py_probe(PyObject *module, PyObject *args) {
     PyObject *tensors;
-    ptrdiff_t found[3] = {0, 0, 0};
+    ptrdiff_t offsets[3] = {0, 0, 0};
     (void)module;
     if (!PyArg_ParseTuple(args, "O!", &PyTuple_Type, &tensors))
         return NULL;
@@ -379,45 +379,45 @@ static PyObject *py_probe(PyObject *module, PyObject *args) {
             place_of((const char *)(uintptr_t)storage, 64, bytes),
         };
         for (int j = 0; j < 3; j++) {
-            if (now[j] == 0 || (i != 0 && now[j] != found[j]))
+            if (now[j] == 0 || (i != 0 && now[j] != offsets[j]))
                 Py_RETURN_FALSE;
-            found[j] = now[j];
+            offsets[j] = now[j];
         }
     }
-    silo_flight.storage = found[0];
-    silo_flight.data = found[1];
-    silo_flight.bytes = count != 0 ? found[2] : 0;
+    silo_flight.storage = offsets[0];
+    silo_flight.data = offsets[1];
+    silo_flight.bytes = count != 0 ? offsets[2] : 0;
     return PyBool_FromLong(silo_flight.bytes != 0);
 }
 
-static PyObject *py_keep(PyObject *module, PyObject *given) {
+static PyObject *py_keep(PyObject *module, PyObject *arrays) {
     (void)module;
-    if (!PyTuple_Check(given))
+    if (!PyTuple_Check(arrays))
         return PyErr_Format(PyExc_TypeError, "copies are a tuple");
-    const Py_ssize_t count = PyTuple_Size(given);
-    struct silo_flight_copies *made =
-        calloc(1, sizeof *made + (size_t)count * sizeof *made->copy); /* later owned by `waiting` */
-    if (made == NULL)
+    const Py_ssize_t count = PyTuple_Size(arrays);
+    struct silo_flight_copies *copies = calloc(
+        1, sizeof *copies + (size_t)count * sizeof *copies->copy); /* later owned by `waiting` */
+    if (copies == NULL)
         return PyErr_NoMemory();
     for (Py_ssize_t i = 0; i < count; i++) {
-        struct silo_flight_copy *one = &made->copy[i];
+        struct silo_flight_copy *copy = &copies->copy[i];
         unsigned long long low;
         char *data;
         Py_ssize_t bytes;
-        if (!PyArg_ParseTuple(PyTuple_GetItem(given, i), "KS", &low, &one->owner) ||
-            PyBytes_AsStringAndSize(one->owner, &data, &bytes) != 0) {
-            one->owner = NULL;
-            drop_copies(made);
+        if (!PyArg_ParseTuple(PyTuple_GetItem(arrays, i), "KS", &low, &copy->owner) ||
+            PyBytes_AsStringAndSize(copy->owner, &data, &bytes) != 0) {
+            copy->owner = NULL;
+            drop_copies(copies);
             return NULL;
         }
-        Py_INCREF(one->owner);
-        one->low = low;
-        one->data = data;
-        one->bytes = (size_t)bytes;
-        made->count++;
+        Py_INCREF(copy->owner);
+        copy->low = low;
+        copy->data = data;
+        copy->bytes = (size_t)bytes;
+        copies->count++;
     }
     drop_copies(waiting);
-    waiting = made;
+    waiting = copies;
     silo_flight.copies = true;
     Py_RETURN_NONE;
 }
@@ -429,9 +429,11 @@ static PyObject *py_write(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "ss|O&", &kind, &text, PyUnicode_FSConverter, &path))
         return NULL;
     const struct silo_flight_cause cause = {.kind = kind, .text = text};
-    const char *made = silo_flight_write(&cause, path != NULL ? PyBytes_AsString(path) : NULL);
+    const char *written_path =
+        silo_flight_write(&cause, path != NULL ? PyBytes_AsString(path) : NULL);
     Py_XDECREF(path);
-    return made != NULL ? PyUnicode_DecodeFSDefault(made) : PyErr_SetFromErrno(PyExc_OSError);
+    return written_path != NULL ? PyUnicode_DecodeFSDefault(written_path)
+                                : PyErr_SetFromErrno(PyExc_OSError);
 }
 
 PyMethodDef silo_flight_methods[] = {

@@ -45,11 +45,11 @@ static struct report {
 } report;
 
 static void flush(void) {
-    size_t done = 0;
-    while (done < report.used && report.error == 0) {
-        const ssize_t some = write(report.file, report.buffer + done, report.used - done);
+    size_t written = 0;
+    while (written < report.used && report.error == 0) {
+        const ssize_t some = write(report.file, report.buffer + written, report.used - written);
         if (some > 0)
-            done += (size_t)some;
+            written += (size_t)some;
         else if (some == 0 || errno != EINTR)
             report.error = some == 0 ? EIO : errno;
     }
@@ -129,12 +129,12 @@ static void put_text(const char *text) {
 
 static void put_number(uint64_t value) {
     char digits[24];
-    size_t at = sizeof digits;
+    size_t begin = sizeof digits;
     do {
-        digits[--at] = (char)('0' + value % 10);
+        digits[--begin] = (char)('0' + value % 10);
         value /= 10;
     } while (value != 0);
-    put_bytes(digits + at, sizeof digits - at);
+    put_bytes(digits + begin, sizeof digits - begin);
 }
 
 static void put_signed(int64_t value) {
@@ -143,18 +143,18 @@ static void put_signed(int64_t value) {
     put_number(value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
 }
 
-static void put_member(const char *before, uint64_t value) {
-    put_text(before);
+static void put_member(const char *prefix, uint64_t value) {
+    put_text(prefix);
     put_number(value);
 }
 
 static void put_string(const char *text) {
     put_text("\"");
     for (; *text != 0; text++) {
-        const unsigned char one = (unsigned char)*text;
-        if (one == '"' || one == '\\')
+        const unsigned char character = (unsigned char)*text;
+        if (character == '"' || character == '\\')
             put_bytes("\\", 1);
-        if (one < 0x20 || one >= 0x7f)
+        if (character < 0x20 || character >= 0x7f)
             put_text("?");
         else
             put_bytes(text, 1);
@@ -179,21 +179,21 @@ static uint64_t first_launch(void) {
 
 static bool is_known(uint64_t launch, uint64_t low, uint64_t bytes) {
     for (uint32_t i = 0; i < report.array_count; i++) {
-        const struct array_blob *one = &report.arrays[i];
-        if (one->launch == launch && one->address == low && one->bytes == bytes)
+        const struct array_blob *array = &report.arrays[i];
+        if (array->launch == launch && array->address == low && array->bytes == bytes)
             return true;
     }
     return false;
 }
 
-static void add_array(struct array_blob one, const void *data) {
-    if (report.array_count == MOST_ARRAYS || one.bytes > most_bytes ||
-        report.at > most_bytes - one.bytes || is_known(one.launch, one.address, one.bytes))
+static void add_array(struct array_blob array, const void *data) {
+    if (report.array_count == MOST_ARRAYS || array.bytes > most_bytes ||
+        report.at > most_bytes - array.bytes || is_known(array.launch, array.address, array.bytes))
         return;
     align();
-    one.offset = report.at;
-    if (put_memory(data, one.bytes) && report.error == 0)
-        report.arrays[report.array_count++] = one;
+    array.offset = report.at;
+    if (put_memory(data, array.bytes) && report.error == 0)
+        report.arrays[report.array_count++] = array;
 }
 
 /* Writes the arrays of a launch: the copies that were made before it and, if it has not returned,
@@ -267,12 +267,12 @@ static void put_cause(const struct silo_flight_cause *cause) {
 
 static void put_array_rows(void) {
     for (uint32_t i = 0; i < report.array_count; i++) {
-        const struct array_blob *one = &report.arrays[i];
-        put_member(i == 0 ? "{\"address\":" : ",{\"address\":", one->address);
-        put_member(",\"bytes\":", one->bytes);
-        put_text(one->copy ? ",\"copy\":true" : ",\"copy\":false");
-        put_member(",\"launch\":", one->launch);
-        put_member(",\"offset\":", one->offset);
+        const struct array_blob *array = &report.arrays[i];
+        put_member(i == 0 ? "{\"address\":" : ",{\"address\":", array->address);
+        put_member(",\"bytes\":", array->bytes);
+        put_text(array->copy ? ",\"copy\":true" : ",\"copy\":false");
+        put_member(",\"launch\":", array->launch);
+        put_member(",\"offset\":", array->offset);
         put_text("}");
     }
 }
@@ -385,7 +385,7 @@ static const char *write_new(const struct silo_flight_cause *cause, const char *
 }
 
 const char *silo_flight_write(const struct silo_flight_cause *cause, const char *path) {
-    const char *made = NULL;
+    const char *written_path = NULL;
     if (silo_flight.slots == NULL || default_path[0] == 0) {
         errno = ENOENT;
         return NULL;
@@ -395,18 +395,18 @@ const char *silo_flight_write(const struct silo_flight_cause *cause, const char 
         return NULL;
     }
     if (path != NULL) {
-        made = write_new(cause, path, O_TRUNC);
+        written_path = write_new(cause, path, O_TRUNC);
     } else if (atomic_exchange(&written, true)) {
         errno = EEXIST;
     } else {
-        made = write_new(cause, default_path, O_EXCL);
-        if (made == NULL && errno == EEXIST)
-            made = write_new(cause, second_path, O_TRUNC);
+        written_path = write_new(cause, default_path, O_EXCL);
+        if (written_path == NULL && errno == EEXIST)
+            written_path = write_new(cause, second_path, O_TRUNC);
     }
     const int error = errno;
     atomic_flag_clear(&busy);
     errno = error;
-    return made;
+    return written_path;
 }
 
 /* Returns whether an error of CUDA or ROCm loses the process's context, so that every later call
@@ -449,7 +449,7 @@ const char *silo_flight_signal(int signal, const char *kernel, uint64_t address,
 static struct sigaction before_abort;
 
 static void on_abort(int signal, siginfo_t *info, void *machine) {
-    const int kept = errno;
+    const int saved_errno = errno;
     const char *report = silo_flight_signal(signal, NULL, 0, NULL);
     if (report != NULL) {
         static const char command[] = "silo: SIGABRT; the last launches: silo crash ";
@@ -458,7 +458,7 @@ static void on_abort(int signal, siginfo_t *info, void *machine) {
         unused = write(STDERR_FILENO, "\n", 1);
         (void)unused;
     }
-    errno = kept;
+    errno = saved_errno;
     if (before_abort.sa_flags & SA_SIGINFO) {
         before_abort.sa_sigaction(signal, info, machine);
     } else if (before_abort.sa_handler != SIG_DFL && before_abort.sa_handler != SIG_IGN) {
@@ -474,11 +474,11 @@ void silo_flight_watch_aborts(void) {
     if (done)
         return;
     done = true;
-    struct sigaction ours;
-    memset(&ours, 0, sizeof ours);
-    ours.sa_sigaction = on_abort;
-    ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    sigemptyset(&ours.sa_mask);
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_sigaction = on_abort;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigemptyset(&action.sa_mask);
     if (sigaction(SIGABRT, NULL, &before_abort) == 0)
-        sigaction(SIGABRT, &ours, NULL);
+        sigaction(SIGABRT, &action, NULL);
 }

@@ -48,7 +48,7 @@ struct silo_frame {
     uint64_t *passed; /* where to write the next shape and strides that the kernel receives but the
                          key lacks */
     /* Owned: the launch's return value, set only if the launch function returned 1. */
-    PyObject *made;
+    PyObject *result;
 };
 
 SILO_INLINE size_t silo_descriptor_room(const struct silo_plan *plan) {

@@ -115,13 +115,13 @@ PyObject *silo_py_evaluate(PyObject *module, PyObject *args) {
 }
 
 /* Evaluates an expression for `count` elements in C order. Returns its error code; if it is not 0,
- * *at is the number of the element that failed. */
+ * *element is the number of the element that failed. */
 static int tabulate(const silo_instruction *program, int32_t length, const int64_t *shape,
-                    int32_t axes, int64_t *out, int64_t count, int64_t *at) {
+                    int32_t axes, int64_t *out, int64_t count, int64_t *element) {
     int64_t index[8] = {0};
     const silo_bindings bindings = {.slot_count = axes, .values = index};
-    for (*at = 0; *at < count; ++*at) {
-        const int error = silo_expression_eval(program, length, &bindings, &out[*at]);
+    for (*element = 0; *element < count; ++*element) {
+        const int error = silo_expression_eval(program, length, &bindings, &out[*element]);
         if (error != 0)
             return error;
         for (int32_t axis = axes - 1; axis >= 0 && ++index[axis] == shape[axis]; axis--)
@@ -136,7 +136,7 @@ PyObject *silo_py_tabulate(PyObject *module, PyObject *args) {
     Py_ssize_t size;
     PyObject *shape;
     Py_buffer out;
-    int64_t extents[8], count = 1, at = 0;
+    int64_t extents[8], count = 1, element = 0;
     if (!PyArg_ParseTuple(args, "y#O!w*", &data, &size, &PyTuple_Type, &shape, &out))
         return NULL;
     const int axes = gather_numbers(shape, extents);
@@ -163,8 +163,8 @@ PyObject *silo_py_tabulate(PyObject *module, PyObject *args) {
         const int32_t length = (int32_t)((size_t)size / sizeof *program);
         int error;
         Py_BEGIN_ALLOW_THREADS error =
-            tabulate(program, length, extents, axes, out.buf, count, &at);
-        Py_END_ALLOW_THREADS result = Py_BuildValue("(iL)", error, (long long)at);
+            tabulate(program, length, extents, axes, out.buf, count, &element);
+        Py_END_ALLOW_THREADS result = Py_BuildValue("(iL)", error, (long long)element);
     }
     PyMem_Free(program);
     PyBuffer_Release(&out);

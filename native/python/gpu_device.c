@@ -21,7 +21,7 @@ struct silo_gpu *silo_gpu_get_open(const char *kind, const char *library) {
 struct silo_gpu_device *silo_gpu_get_device(const char *kind, int32_t index) {
     silo_error error;
     struct silo_gpu *gpu = silo_gpu_named(kind, &error);
-    struct silo_gpu_device *device = gpu != NULL ? silo_gpu_made(gpu, index) : NULL;
+    struct silo_gpu_device *device = gpu != NULL ? silo_gpu_opened(gpu, index) : NULL;
     if (device != NULL)
         return device;
     if (gpu != NULL) {
@@ -33,9 +33,9 @@ struct silo_gpu_device *silo_gpu_get_device(const char *kind, int32_t index) {
     return device;
 }
 
-int silo_gpu_error(const struct silo_gpu *gpu, const char *what, int code) {
+int silo_gpu_error(const struct silo_gpu *gpu, const char *action, int code) {
     silo_error error;
-    silo_gpu_fail(&error, gpu, SILO_ERROR_LAUNCH, what, code);
+    silo_gpu_fail(&error, gpu, SILO_ERROR_LAUNCH, action, code);
     return silo_raise_as(silo_device_error, &error);
 }
 

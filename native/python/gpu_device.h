@@ -17,7 +17,7 @@ struct silo_gpu_device *silo_gpu_get_device(const char *kind, int32_t index);
  * is freed or waited for. Returns -1 with an exception set. */
 int silo_gpu_device_init(void);
 
-/* Raises "<what>: <NAME>: <text> (<code>)" and returns -1. */
-int silo_gpu_error(const struct silo_gpu *gpu, const char *what, int code);
+/* Raises "<action>: <NAME>: <text> (<code>)" and returns -1. */
+int silo_gpu_error(const struct silo_gpu *gpu, const char *action, int code);
 
 #endif

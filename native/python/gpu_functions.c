@@ -127,9 +127,9 @@ static PyObject *py_current(PyObject *module, PyObject *args) {
     return PyLong_FromLong(index);
 }
 
-/* Calls `ask` with the device of (kind, index) current and the GIL released. */
-static int on_device(PyObject *args, const char *what,
-                     int (*ask)(struct silo_gpu *gpu, size_t *answer), size_t *answer) {
+/* Calls `query` with the device of (kind, index) current and the GIL released. */
+static int on_device(PyObject *args, const char *action,
+                     int (*query)(struct silo_gpu *gpu, size_t *answer), size_t *answer) {
     const char *kind;
     int index, code;
     if (!PyArg_ParseTuple(args, "si", &kind, &index))
@@ -141,11 +141,11 @@ static int on_device(PyObject *args, const char *what,
     struct silo_gpu *gpu = device->gpu;
     Py_BEGIN_ALLOW_THREADS code = silo_gpu_enter(device, &scope);
     if (code == 0) {
-        code = ask(gpu, answer);
+        code = query(gpu, answer);
         silo_gpu_leave(&scope);
     }
     Py_END_ALLOW_THREADS if (code != 0) {
-        silo_gpu_error(gpu, what, code);
+        silo_gpu_error(gpu, action, code);
         return -1;
     }
     return 0;

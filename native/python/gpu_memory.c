@@ -134,11 +134,11 @@ static int copy_and_wait(struct silo_gpu_device *device, uint64_t to, uint64_t f
 
 #define WHOLE (-1)
 
-/* Returns whether the `bytes` bytes from byte `at` on lie in the buffer; with `at` = WHOLE, whether
- * `bytes` is the size of the buffer. Sets an exception if not. */
-static bool is_part(const struct gpu_buffer *self, long long at, long long bytes) {
+/* Returns whether the `bytes` bytes from byte `offset` on lie in the buffer; with `offset` = WHOLE,
+ * whether `bytes` is the size of the buffer. Sets an exception if not. */
+static bool is_part(const struct gpu_buffer *self, long long offset, long long bytes) {
     const long long all = self->base.tensor.bytes;
-    if (at == WHOLE) {
+    if (offset == WHOLE) {
         if (bytes == all)
             return true;
         PyErr_Format(silo_argument_error,
@@ -147,17 +147,18 @@ static bool is_part(const struct gpu_buffer *self, long long at, long long bytes
                      all, bytes);
         return false;
     }
-    if (at >= 0 && at <= all && bytes <= all - at)
+    if (offset >= 0 && offset <= all && bytes <= all - offset)
         return true;
     PyErr_Format(silo_argument_error,
-                 "a Buffer of %lld bytes has no part of %lld bytes at byte %lld", all, bytes, at);
+                 "a Buffer of %lld bytes has no part of %lld bytes at byte %lld", all, bytes,
+                 offset);
     return false;
 }
 
 /* Copies between the buffer and `other`, which is a GpuBuffer or has the buffer protocol: to
  * `other` if `to_host`, else from it. The bytes of `other` correspond to the bytes of the buffer
- * from byte `at` on, or to the whole buffer if `at` is WHOLE. */
-static PyObject *transfer(struct gpu_buffer *self, PyObject *other, void *stream, long long at,
+ * from byte `offset` on, or to the whole buffer if `offset` is WHOLE. */
+static PyObject *transfer(struct gpu_buffer *self, PyObject *other, void *stream, long long offset,
                           bool to_host) {
     Py_buffer view = {.obj = NULL};
     uint64_t address;
@@ -174,12 +175,12 @@ static PyObject *transfer(struct gpu_buffer *self, PyObject *other, void *stream
     }
     PyObject *result = NULL;
     int code = 0;
-    if (is_part(self, at, bytes)) {
-        const uint64_t own = address_of(self) + (uint64_t)(at == WHOLE ? 0 : at);
+    if (is_part(self, offset, bytes)) {
+        const uint64_t buffer_address = address_of(self) + (uint64_t)(offset == WHOLE ? 0 : offset);
         if (bytes > 0) {
             Py_BEGIN_ALLOW_THREADS code =
-                copy_and_wait(self->device, to_host ? address : own, to_host ? own : address,
-                              (size_t)bytes, stream);
+                copy_and_wait(self->device, to_host ? address : buffer_address,
+                              to_host ? buffer_address : address, (size_t)bytes, stream);
             Py_END_ALLOW_THREADS
         }
         if (code != 0)
@@ -196,10 +197,10 @@ static PyObject *transfer_call(PyObject *object, PyObject *args, PyObject *keywo
                                bool to_host) {
     PyObject *other;
     unsigned long long stream = 0;
-    long long at = WHOLE;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|KL", names, &other, &stream, &at))
+    long long offset = WHOLE;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|KL", names, &other, &stream, &offset))
         return NULL;
-    return transfer((struct gpu_buffer *)object, other, (void *)(uintptr_t)stream, at, to_host);
+    return transfer((struct gpu_buffer *)object, other, (void *)(uintptr_t)stream, offset, to_host);
 }
 
 static PyObject *buffer_copy_from(PyObject *object, PyObject *args, PyObject *keywords) {
@@ -262,11 +263,12 @@ static int wait_for_consumer(struct gpu_buffer *self, PyObject *stream) {
 
 static PyObject *buffer_dlpack(PyObject *object, PyObject *args, PyObject *keywords) {
     struct gpu_buffer *self = (struct gpu_buffer *)object;
-    const struct dl_device *here = &self->base.tensor.device;
+    const struct dl_device *device = &self->base.tensor.device;
     struct silo_dlpack_request request;
     if (silo_dlpack_read(args, keywords, &request) != 0)
         return NULL;
-    if (request.has_device && (request.device.type != here->type || request.device.id != here->id))
+    if (request.has_device &&
+        (request.device.type != device->type || request.device.id != device->id))
         return PyErr_Format(PyExc_BufferError,
                             "a Buffer on %s:%d stays there; copy_to copies it to the host",
                             self->device->gpu->name, (int)self->device->index);

@@ -107,10 +107,10 @@ int silo_gpu_pinned_init(PyObject *module) {
     };
     static PyType_Spec spec = {"silo._native.PinnedMemory", sizeof(struct pinned_memory), 0,
                                Py_TPFLAGS_DEFAULT, slots};
-    PyObject *made = PyType_FromSpec(&spec);
-    if (made == NULL)
+    PyObject *type = PyType_FromSpec(&spec);
+    if (type == NULL)
         return -1;
-    const int done = PyModule_AddObjectRef(module, "PinnedMemory", made);
-    Py_DECREF(made); /* the module keeps the type alive */
-    return done;
+    const int result = PyModule_AddObjectRef(module, "PinnedMemory", type);
+    Py_DECREF(type); /* the module keeps the type alive */
+    return result;
 }

@@ -68,7 +68,7 @@ static void handle_dealloc(PyObject *object) {
 }
 
 /* Waits until the stream or event is done; the GIL is released meanwhile. */
-static PyObject *synchronize(struct gpu_handle *self, int (*wait)(void *), const char *what) {
+static PyObject *synchronize(struct gpu_handle *self, int (*wait)(void *), const char *action) {
     struct silo_gpu_scope scope;
     int code;
     Py_BEGIN_ALLOW_THREADS code = silo_gpu_enter(self->device, &scope);
@@ -76,7 +76,8 @@ static PyObject *synchronize(struct gpu_handle *self, int (*wait)(void *), const
         code = wait(self->handle);
         silo_gpu_leave(&scope);
     }
-    Py_END_ALLOW_THREADS if (code != 0) return silo_gpu_error(self->device->gpu, what, code), NULL;
+    Py_END_ALLOW_THREADS if (code != 0) return silo_gpu_error(self->device->gpu, action, code),
+        NULL;
     Py_RETURN_NONE;
 }
 

@@ -4,9 +4,9 @@
 #include "errors.h"
 #include "tensor.h"
 
-int silo_extents_init(struct silo_extents *extents, const struct silo_plan *plan, PyObject *given,
+int silo_extents_init(struct silo_extents *extents, const struct silo_plan *plan, PyObject *held,
                       bool grid) {
-    const Py_ssize_t count = given != NULL ? PyTuple_Size(given) : 0;
+    const Py_ssize_t count = held != NULL ? PyTuple_Size(held) : 0;
     extents->grid = extents->some = grid;
     extents->room = grid ? SILO_GRID_WORDS : 0;
     if (count == 0)
@@ -22,7 +22,7 @@ int silo_extents_init(struct silo_extents *extents, const struct silo_plan *plan
         return -1;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
-        const long kind = PyLong_AsLong(PyTuple_GetItem(given, i));
+        const long kind = PyLong_AsLong(PyTuple_GetItem(held, i));
         if (kind < SILO_EXTENT_FREE || kind > SILO_EXTENT_CONTIGUOUS) {
             if (!PyErr_Occurred())
                 PyErr_Format(PyExc_ValueError, "not a kind of extents: %ld", kind);
@@ -43,20 +43,20 @@ void silo_extents_clear(struct silo_extents *extents) {
 
 /* Reads the shape of an argument. If the argument's descriptor, capsule or buffer was kept, the
  * shape comes from there, because the object might return another one if it were asked again. */
-static int shape_of(int32_t index, PyObject *object, struct silo_held before,
+static int shape_of(int32_t index, PyObject *object, struct silo_held position,
                     const struct silo_frame *frame, struct silo_shape *shape) {
     const struct silo_holds *holds = &frame->holds;
     if (silo_code_kind(frame->key[index]) == SILO_VALUE_DESCRIPTOR) {
-        const struct silo_descriptor *one = &frame->descriptors[frame->slots[index]];
-        shape->ndim = (int32_t)one->rank;
+        const struct silo_descriptor *descriptor = &frame->descriptors[frame->slots[index]];
+        shape->ndim = (int32_t)descriptor->rank;
         shape->whole = true;
-        memcpy(shape->sizes, one->shape, one->rank * sizeof *one->shape);
-        memcpy(shape->strides, one->strides, one->rank * sizeof *one->strides);
+        memcpy(shape->sizes, descriptor->shape, descriptor->rank * sizeof *descriptor->shape);
+        memcpy(shape->strides, descriptor->strides, descriptor->rank * sizeof *descriptor->strides);
         return 0;
     }
-    if (holds->objects > before.objects)
+    if (holds->objects > position.objects)
         return silo_shape_of_capsule(holds->object[holds->objects - 1], shape);
-    if (holds->buffers > before.buffers)
+    if (holds->buffers > position.buffers)
         return silo_shape_of_buffer(&holds->buffer[holds->buffers - 1], shape);
     const struct silo_adapter *adapter = silo_adapter_of(Py_TYPE(object));
     return adapter ? silo_shape_read(object, adapter, shape) : -1;
@@ -65,12 +65,12 @@ static int shape_of(int32_t index, PyObject *object, struct silo_held before,
 /* Raises an error for an array that is not contiguous. A plain address has no layout and is
  * accepted. */
 static int check_contiguous(const struct silo_plan *plan, int32_t index, PyObject *object,
-                            struct silo_held before, const struct silo_frame *frame) {
+                            struct silo_held position, const struct silo_frame *frame) {
     const unsigned kind = silo_code_kind(frame->key[index]);
     struct silo_shape shape;
     if (kind != SILO_VALUE_POINTER && kind != SILO_VALUE_DESCRIPTOR)
         return 0;
-    if (shape_of(index, object, before, frame, &shape) == 0 && shape.whole &&
+    if (shape_of(index, object, position, frame, &shape) == 0 && shape.whole &&
         silo_extent_contiguous(shape.ndim, shape.sizes, shape.strides))
         return 0;
     return silo_bad_argument(plan->kernel, plan->names[index], SILO_CONTIGUOUS_WORDS, object);
@@ -94,13 +94,13 @@ static int read_passed(const struct silo_plan *plan, int32_t index, PyObject *ob
 }
 
 int silo_extents_read(const struct silo_plan *plan, const struct silo_extents *extents,
-                      int32_t index, PyObject *object, struct silo_held before,
+                      int32_t index, PyObject *object, struct silo_held position,
                       struct silo_frame *frame) {
     const unsigned kind = silo_code_kind(frame->key[index]);
     uint64_t *words = frame->extents + frame->extent_words;
     struct silo_shape shape;
     if (extents->parameters[index] == SILO_EXTENT_CONTIGUOUS)
-        return check_contiguous(plan, index, object, before, frame);
+        return check_contiguous(plan, index, object, position, frame);
     if (kind == SILO_VALUE_ADDRESS)
         return silo_bad_argument(plan->kernel, plan->names[index],
                                  "an array, whose shape decides the code of this kernel", object);
@@ -109,7 +109,7 @@ int silo_extents_read(const struct silo_plan *plan, const struct silo_extents *e
         frame->extent_words++;
         return 0;
     }
-    if (shape_of(index, object, before, frame, &shape) != 0)
+    if (shape_of(index, object, position, frame, &shape) != 0)
         return silo_bad_argument(plan->kernel, plan->names[index],
                                  "an array with a shape, which decides the code of this kernel",
                                  object);
@@ -147,7 +147,7 @@ int silo_extents_again(const struct silo_plan *plan, const struct silo_extents *
     for (int32_t i = 0; i < plan->count && extents->parameters != NULL; i++) {
         if (extents->parameters[i] == SILO_EXTENT_FREE)
             continue;
-        const uint64_t *own = words;
+        const uint64_t *expected = words;
         words += silo_extent_words_at(extents->parameters[i], words);
         const struct silo_adapter *adapter =
             arguments[i] != NULL ? silo_adapter_of(Py_TYPE(arguments[i])) : NULL;
@@ -155,7 +155,7 @@ int silo_extents_again(const struct silo_plan *plan, const struct silo_extents *
         const bool free = extent == SILO_EXTENT_CONTIGUOUS;
         /* A descriptor was copied whole. A capsule is kept, and its producer may return a different
          * one now. Neither is read again. */
-        if ((!free && own[0] == SILO_EXTENTS_NONE) ||
+        if ((!free && expected[0] == SILO_EXTENTS_NONE) ||
             silo_code_kind(frame->key[i]) != SILO_VALUE_POINTER ||
             (adapter != NULL && adapter->kind == SILO_ADAPT_DLPACK))
             continue;
@@ -169,11 +169,12 @@ int silo_extents_again(const struct silo_plan *plan, const struct silo_extents *
         }
         /* The whole layout was read, even if the key has only a part of it. */
         if (frame->layouts[i] != NULL)
-            own = frame->layouts[i];
-        const size_t bytes = (size_t)own[0] * sizeof *own;
+            expected = frame->layouts[i];
+        const size_t bytes = (size_t)expected[0] * sizeof *expected;
         if (adapter != NULL && silo_shape_read(arguments[i], adapter, &shape) == 0 &&
-            (uint64_t)shape.ndim == own[0] && memcmp(shape.sizes, own + 1, bytes) == 0 &&
-            (extent == SILO_EXTENT_SHAPE || memcmp(shape.strides, own + 1 + own[0], bytes) == 0))
+            (uint64_t)shape.ndim == expected[0] && memcmp(shape.sizes, expected + 1, bytes) == 0 &&
+            (extent == SILO_EXTENT_SHAPE ||
+             memcmp(shape.strides, expected + 1 + expected[0], bytes) == 0))
             continue;
         return silo_bad_argument(plan->kernel, plan->names[i],
                                  "an array that keeps its shape during the call, which the first "

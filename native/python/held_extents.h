@@ -21,7 +21,7 @@ struct silo_extents {
 /* Fills in `extents` from a tuple of enum silo_extent, one for each parameter; an empty tuple and
  * NULL mean none. Returns -1 with an exception set; silo_extents_clear is to be called in either
  * case. */
-int silo_extents_init(struct silo_extents *extents, const struct silo_plan *plan, PyObject *given,
+int silo_extents_init(struct silo_extents *extents, const struct silo_plan *plan, PyObject *held,
                       bool grid);
 void silo_extents_clear(struct silo_extents *extents);
 
@@ -34,7 +34,7 @@ struct silo_held {
 /* Adds the words of argument `index`, which was read into the frame. Returns -1 with an
  * ArgumentError set. */
 int silo_extents_read(const struct silo_plan *plan, const struct silo_extents *extents,
-                      int32_t index, PyObject *object, struct silo_held before,
+                      int32_t index, PyObject *object, struct silo_held position,
                       struct silo_frame *frame);
 
 /* Adds the words of an argument that is a plain torch.Tensor. Returns false if nothing was added

@@ -5,44 +5,44 @@ PyObject *silo_py_text(const char *data, size_t bytes) {
 }
 
 const char *silo_py_find_text(PyObject *text, Py_ssize_t *bytes) {
-    const char *found = PyUnicode_AsUTF8AndSize(text, bytes);
-    if (found == NULL && PyErr_ExceptionMatches(PyExc_UnicodeEncodeError))
+    const char *utf8 = PyUnicode_AsUTF8AndSize(text, bytes);
+    if (utf8 == NULL && PyErr_ExceptionMatches(PyExc_UnicodeEncodeError))
         PyErr_Clear();
-    return found;
+    return utf8;
 }
 
 /* Makes an integer beyond 64 bits from its digits. */
 static PyObject *big_integer(const struct silo_json *node) {
     PyObject *digits = silo_py_text(node->text, node->count);
-    PyObject *made = digits != NULL
-                         ? PyObject_CallFunctionObjArgs((PyObject *)&PyLong_Type, digits, NULL)
-                         : NULL;
+    PyObject *number = digits != NULL
+                           ? PyObject_CallFunctionObjArgs((PyObject *)&PyLong_Type, digits, NULL)
+                           : NULL;
     Py_XDECREF(digits);
-    return made;
+    return number;
 }
 
 static PyObject *list(const struct silo_json *node) {
-    PyObject *made = PyList_New(node->count);
-    for (uint32_t i = 0; made != NULL && i < node->count; i++) {
+    PyObject *list_object = PyList_New(node->count);
+    for (uint32_t i = 0; list_object != NULL && i < node->count; i++) {
         PyObject *item = silo_py_json(&node->items[i]);
-        if (item == NULL || PyList_SetItem(made, i, item) != 0)
-            Py_CLEAR(made);
+        if (item == NULL || PyList_SetItem(list_object, i, item) != 0)
+            Py_CLEAR(list_object);
     }
-    return made;
+    return list_object;
 }
 
 static PyObject *object(const struct silo_json *node) {
-    PyObject *made = PyDict_New();
-    for (uint32_t i = 0; made != NULL && i < node->count; i++) {
+    PyObject *dict = PyDict_New();
+    for (uint32_t i = 0; dict != NULL && i < node->count; i++) {
         const struct silo_json *pair = &node->items[2 * i];
         PyObject *name = silo_py_text(pair->text, pair->count);
         PyObject *value = name != NULL ? silo_py_json(pair + 1) : NULL;
-        if (value == NULL || PyDict_SetItem(made, name, value) != 0)
-            Py_CLEAR(made);
+        if (value == NULL || PyDict_SetItem(dict, name, value) != 0)
+            Py_CLEAR(dict);
         Py_XDECREF(value);
         Py_XDECREF(name);
     }
-    return made;
+    return dict;
 }
 
 PyObject *silo_py_json(const struct silo_json *node) {

@@ -32,7 +32,7 @@ struct silo_binding {
      * before the first recorded launch */
     struct silo_flight_kind *flight;
     PyObject *effects; /* owned dict that hooks receive, never changed; NULL if unknown */
-    PyObject *maps;    /* owned: encoded maps of arrays (kept_map.h), or NULL */
+    PyObject *maps;    /* owned: encoded maps of arrays (map_cache.h), or NULL */
     silo_lock maps_lock;
 };
 

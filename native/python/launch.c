@@ -12,15 +12,15 @@
 #include "flight_file.h"
 #include "frame.h"
 #include "hooks.h"
-#include "kept_map.h"
 #include "library.h"
+#include "map_cache.h"
 #include "miss.h"
 #include "placement.h"
 #include "reading.h"
 #include "recorder.h"
 #include "stack.h"
 #include "stream.h"
-#include "triton_way.h"
+#include "triton_fallback.h"
 #include "watch.h"
 
 #include <math.h>
@@ -43,7 +43,7 @@ static bool is_plain_grid(const struct silo_inputs *inputs, const struct silo_gr
 /* Reads all arguments. Afterwards the key is complete except for the device and the options. */
 SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inputs *inputs,
                                const struct silo_grid_source *grid, struct silo_frame *frame,
-                               const bool guarded, const bool held) {
+                               const bool guarded, const bool is_held) {
     const struct silo_plan *plan = &self->plan;
     uint32_t words = (uint32_t)plan->count;
     int open = -1; /* unknown so far */
@@ -52,9 +52,9 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
         PyObject *object = inputs->arguments[i];
         int result = 0;
         uint64_t constant[2] = {0, 0};
-        struct silo_held before = {0, 0};
-        if (held)
-            before = (struct silo_held){frame->holds.buffers, frame->holds.objects};
+        struct silo_held position = {0, 0};
+        if (is_held)
+            position = (struct silo_held){frame->holds.buffers, frame->holds.objects};
         if (SILO_UNLIKELY(object == NULL)) {
             frame->slots[i] = 0;
             frame->key[i] = SILO_CODE(SILO_VALUE_ABSENT, 0, 0, 0);
@@ -88,10 +88,10 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
             frame->words = (uint32_t)i; /* an error message names the argument by this number */
             return -1;
         }
-        if (held && self->extents.parameters != NULL &&
+        if (is_held && self->extents.parameters != NULL &&
             self->extents.parameters[i] != SILO_EXTENT_FREE &&
             SILO_UNLIKELY(!silo_extents_of_tensor(&self->extents, i, object, frame)) &&
-            silo_extents_read(plan, &self->extents, i, object, before, frame) != 0)
+            silo_extents_read(plan, &self->extents, i, object, position, frame) != 0)
             return -1;
         if (guarded) {
             if (parameter->kind == SILO_PARAMETER_CONSTEXPR) {
@@ -107,7 +107,7 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
             }
         }
     }
-    if (held) {
+    if (is_held) {
         for (uint32_t i = 0; i < frame->extent_words; i++)
             frame->key[words++] = frame->extents[i];
     }
@@ -146,7 +146,7 @@ SILO_INLINE int read_stream(const struct silo_plan *plan, const struct silo_inpu
  * for launchers with SILO_ROUTE_TRITON. */
 SILO_INLINE bool has_triton_hooks(const struct silo_launcher *self,
                                   const struct silo_inputs *inputs) {
-    return self->route == SILO_ROUTE_TRITON && inputs->triton->situation->enter != NULL;
+    return self->route == SILO_ROUTE_TRITON && inputs->triton->settings->enter != NULL;
 }
 
 static int call_grid(struct silo_launcher *self, const struct silo_inputs *inputs,
@@ -267,12 +267,12 @@ static SILO_NOINLINE int raise_not_packed(const struct silo_plan *plan,
 }
 
 /* Packs the values of the binary's parameters on the stack and launches it by one driver call.
- * Returns 0; 1 if `frame->made` is the launch's value; -1 with an exception set. */
+ * Returns 0; 1 if `frame->result` is the launch's value; -1 with an exception set. */
 SILO_INLINE int run(struct silo_launcher *self, const struct silo_inputs *inputs,
                     struct silo_binding *binding, struct silo_frame *frame, const int64_t dims[3],
                     void *stream) {
     if (SILO_UNLIKELY(binding->loaded->function.handle == NULL))
-        return silo_library_run(self, inputs, binding, dims, &frame->made);
+        return silo_library_run(self, inputs, binding, dims, &frame->result);
     void *params[binding->packing.room];
     const struct silo_values values = {frame->slots, frame->scratch, frame->descriptors,
                                        frame->layouts};
@@ -333,10 +333,11 @@ static SILO_NOINLINE int run_recorded(struct silo_launcher *self, const struct s
 
 /* Makes a launch that hooks see; Silo's hook is entered before Triton's and left after it. `empty`:
  * whether the grid is empty; then nothing is launched, but Triton's hooks are still called. */
-static SILO_NOINLINE int launch_seen(struct silo_launcher *self, const struct silo_inputs *inputs,
-                                     const struct silo_grid_source *grid,
-                                     struct silo_binding *binding, struct silo_frame *frame,
-                                     const int64_t dims[3], void *stream, bool empty) {
+static SILO_NOINLINE int launch_with_hooks(struct silo_launcher *self,
+                                           const struct silo_inputs *inputs,
+                                           const struct silo_grid_source *grid,
+                                           struct silo_binding *binding, struct silo_frame *frame,
+                                           const int64_t dims[3], void *stream, bool empty) {
     if (silo_recorder != NULL &&
         (silo_recorder_add(self, inputs, grid, binding, frame, dims, stream) != 0 ||
          silo_recorder_is_dry()))
@@ -361,11 +362,11 @@ static SILO_NOINLINE int launch_seen(struct silo_launcher *self, const struct si
     if (token == NULL || silo_hooks_exit(token) == 0)
         return result;
     if (result > 0)
-        Py_DECREF(frame->made);
+        Py_DECREF(frame->result);
     return -1;
 }
 
-/* Finds the grid and the stream, and launches. Returns 0; 1 if `frame->made` is the value to
+/* Finds the grid and the stream, and launches. Returns 0; 1 if `frame->result` is the value to
  * return; -1 with an exception set. */
 SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inputs,
                        const struct silo_grid_source *grid, struct silo_frame *frame,
@@ -386,7 +387,7 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
         if (state != SILO_GRID_EMPTY)
             return silo_grid_raise_limits(self->plan.kernel, function, dims);
         return (silo_hooks_on & ~SILO_LOOKS_FLIGHT) || (triton && has_triton_hooks(self, inputs))
-                   ? launch_seen(self, inputs, grid, binding, frame, dims, NULL, true)
+                   ? launch_with_hooks(self, inputs, grid, binding, frame, dims, NULL, true)
                    : 0;
     }
     void *stream = NULL;
@@ -400,7 +401,7 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
             silo_binary_launched_on(binding->loaded->binary, stream);
         if (SILO_UNLIKELY(binding->packing.takes_scratch) &&
             silo_allocator_take(&self->plan, binding, dims, stream,
-                                triton ? inputs->triton->situation->allocate : NULL, frame) != 0)
+                                triton ? inputs->triton->settings->allocate : NULL, frame) != 0)
             return -1;
     } else if (SILO_UNLIKELY(inputs->stream != NULL && inputs->stream != Py_None)) {
         silo_ask(frame, inputs->stream);
@@ -419,7 +420,7 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
         return SILO_UNLIKELY(frame->ran != SILO_RAN_NOTHING) && read_again(self, inputs, frame) != 0
                    ? -1
                    : run_recorded(self, inputs, binding, frame, dims, stream);
-    return launch_seen(self, inputs, grid, binding, frame, dims, stream, false);
+    return launch_with_hooks(self, inputs, grid, binding, frame, dims, stream, false);
 }
 
 /* Returns the binding for the call (a new reference), or NULL with an exception set. */
@@ -448,30 +449,30 @@ SILO_INLINE struct silo_binding *find_binding(struct silo_launcher *self,
     if (SILO_UNLIKELY(inputs->options != 0) && read_options(self, inputs, frame) != 0)
         return NULL;
     uint64_t hash = 0;
-    PyObject *found = silo_known_find(&self->known, frame->key, frame->words, &hash);
-    if (SILO_LIKELY(found != NULL))
-        return (struct silo_binding *)found;
+    PyObject *entry = silo_binding_table_find(&self->bindings, frame->key, frame->words, &hash);
+    if (SILO_LIKELY(entry != NULL))
+        return (struct silo_binding *)entry;
     struct silo_recorder *recorder = silo_recorder;
-    if (SILO_UNLIKELY(silo_recorder_is_dry()) && recorder->known != NULL)
+    if (SILO_UNLIKELY(silo_recorder_is_dry()) && recorder->bindings != NULL)
         return silo_recorder_binding(self);
     silo_recorder = NULL; /* launches that compiling or tuning makes are not the program's, so they
                              are not recorded */
-    struct silo_binding *made = silo_miss(self, inputs, grid, frame, hash);
+    struct silo_binding *created = silo_miss(self, inputs, grid, frame, hash);
     silo_recorder = recorder;
-    return made;
+    return created;
 }
 
 /* Records a launch that Triton itself made, the first of its kind, in the form in which its binding
  * will make later ones. Returns -1 with an exception set. */
 static SILO_NOINLINE int record_served(struct silo_launcher *self, const struct silo_inputs *inputs,
                                        const struct silo_grid_source *grid,
-                                       struct silo_frame *frame, PyObject *found) {
+                                       struct silo_frame *frame, PyObject *entry) {
     int64_t dims[3];
-    if (found == NULL || Py_TYPE(found) != silo_binding_type) {
+    if (entry == NULL || Py_TYPE(entry) != silo_binding_type) {
         silo_recorder_refuse(self->plan.kernel, NULL);
         return 0;
     }
-    struct silo_binding *binding = (struct silo_binding *)found;
+    struct silo_binding *binding = (struct silo_binding *)entry;
     return find_grid(self, inputs, grid, frame, binding, dims) != 0
                ? -1
                : silo_recorder_add(self, inputs, grid, binding, frame, dims,
@@ -483,11 +484,11 @@ static SILO_NOINLINE int record_served(struct silo_launcher *self, const struct 
  * with an exception set. */
 static SILO_NOINLINE int fly_served(struct silo_launcher *self, const struct silo_inputs *inputs,
                                     const struct silo_grid_source *grid, struct silo_frame *frame,
-                                    PyObject *found) {
+                                    PyObject *entry) {
     int64_t dims[3];
-    if (Py_TYPE(found) != silo_binding_type)
+    if (Py_TYPE(entry) != silo_binding_type)
         return 0;
-    struct silo_binding *binding = (struct silo_binding *)found;
+    struct silo_binding *binding = (struct silo_binding *)entry;
     const struct silo_flight_kind *kind = binding->flight;
     if (binding->loaded->function.device == NULL)
         return 0;
@@ -510,56 +511,56 @@ SILO_INLINE PyObject *core_triton(struct silo_launcher *self, const struct silo_
     struct silo_triton_call *call = inputs->triton;
     frame->device_word = frame->words++;
     frame->key[frame->device_word] =
-        silo_device_word(silo_generation, (int32_t)call->situation->epoch, call->device);
+        silo_device_word(silo_generation, (int32_t)call->settings->epoch, call->device);
     if (SILO_UNLIKELY(inputs->options != 0) && read_options(self, inputs, frame) != 0)
         return NULL;
     uint64_t hash = 0;
     PyObject *result = NULL,
-             *found = silo_known_find(&self->known, frame->key, frame->words, &hash);
-    if (SILO_UNLIKELY(found == NULL && silo_recorder_is_dry()) &&
-        (found = (PyObject *)silo_recorder_binding(self)) == NULL) {
-        call->went = true;
+             *entry = silo_binding_table_find(&self->bindings, frame->key, frame->words, &hash);
+    if (SILO_UNLIKELY(entry == NULL && silo_recorder_is_dry()) &&
+        (entry = (PyObject *)silo_recorder_binding(self)) == NULL) {
+        call->may_have_run = true;
         return NULL;
     }
-    if (SILO_UNLIKELY(found == NULL)) {
+    if (SILO_UNLIKELY(entry == NULL)) {
         struct silo_recorder *recorder = silo_recorder;
         silo_recorder = NULL; /* not recorded, as in find_binding */
-        found = silo_triton_miss(self, inputs, grid, frame, hash, &result);
+        entry = silo_triton_miss(self, inputs, grid, frame, hash, &result);
         silo_recorder = recorder;
         if (SILO_UNLIKELY(recorder != NULL) && result != NULL &&
-            record_served(self, inputs, grid, frame, found) != 0)
+            record_served(self, inputs, grid, frame, entry) != 0)
             Py_CLEAR(result);
-        if (SILO_UNLIKELY(silo_hooks_on & SILO_LOOKS_FLIGHT) && result != NULL && found != NULL &&
-            fly_served(self, inputs, grid, frame, found) != 0)
+        if (SILO_UNLIKELY(silo_hooks_on & SILO_LOOKS_FLIGHT) && result != NULL && entry != NULL &&
+            fly_served(self, inputs, grid, frame, entry) != 0)
             Py_CLEAR(result);
-        if (found == NULL || result != NULL) {
-            Py_XDECREF(found);
+        if (entry == NULL || result != NULL) {
+            Py_XDECREF(entry);
             return result;
         }
     }
-    if (SILO_UNLIKELY(Py_TYPE(found) != silo_binding_type)) {
-        result = silo_triton_left(call, found);
-        Py_DECREF(found);
+    if (SILO_UNLIKELY(Py_TYPE(entry) != silo_binding_type)) {
+        result = silo_triton_fall_back_refused(call, entry);
+        Py_DECREF(entry);
         return result;
     }
-    struct silo_binding *binding = (struct silo_binding *)found;
+    struct silo_binding *binding = (struct silo_binding *)entry;
     if (SILO_LIKELY(launch(self, inputs, grid, frame, binding, true) == 0)) {
         call->kernel->launches++;
         result = binding->tag;
         Py_INCREF(result);
     }
-    Py_DECREF(found);
+    Py_DECREF(entry);
     return result;
 }
 
 SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs *inputs,
-                           const struct silo_grid_source *grid, const bool guarded, const bool held,
-                           const enum silo_mode mode, const bool triton) {
+                           const struct silo_grid_source *grid, const bool guarded,
+                           const bool is_held, const enum silo_mode mode, const bool triton) {
     struct silo_frame frame;
     /* All arrays lie in one piece of stack; those that every call fills come first. */
     const size_t count = (size_t)self->plan.count;
-    const size_t slots = silo_slot_words(&self->plan), extents = held ? self->extents.room : 0,
-                 layouts = held ? count + self->extents.passed : 0,
+    const size_t slots = silo_slot_words(&self->plan), extents = is_held ? self->extents.room : 0,
+                 layouts = is_held ? count + self->extents.passed : 0,
                  keys = silo_key_words(&self->plan, inputs->options) + extents,
                  objects = silo_hold_objects(count, inputs->options);
     uint64_t *words = __builtin_alloca(
@@ -580,13 +581,13 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
     frame.placed = false;
     if (triton) {
         frame.placed = true;
-        frame.device_type = inputs->triton->situation->memory_type;
+        frame.device_type = inputs->triton->settings->memory_type;
         frame.device_id = inputs->triton->device;
     }
     frame.holds.buffers = frame.holds.objects = 0;
     frame.descriptors_used = 0;
     frame.layouts = NULL;
-    if (held) {
+    if (is_held) {
         frame.extents =
             (uint64_t *)silo_owner_of(&self->plan, &frame, silo_descriptor_room(&self->plan));
         frame.extent_words = 0;
@@ -598,7 +599,7 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
             silo_extents_read_grid(grid ? grid->dims : NULL, &frame);
     }
     PyObject *result = NULL;
-    const bool read = read_arguments(self, inputs, grid, &frame, guarded, held) == 0;
+    const bool read = read_arguments(self, inputs, grid, &frame, guarded, is_held) == 0;
     if (SILO_LIKELY(read)) {
         if (guarded && SILO_UNLIKELY(frame.device_type == SILO_DEVICE_UNKNOWN))
             silo_place_call(&self->plan, &frame);
@@ -616,7 +617,7 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
                     result = Py_None;
                     Py_INCREF(result);
                 } else if (outcome > 0) {
-                    result = frame.made;
+                    result = frame.result;
                 }
                 Py_DECREF((PyObject *)binding);
             }
@@ -628,9 +629,9 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
         silo_holds_release(&frame.holds);
     /* An argument or the grid was refused before anything was launched, so Triton makes the call.
      */
-    if (triton && SILO_UNLIKELY(result == NULL) && !inputs->triton->went &&
+    if (triton && SILO_UNLIKELY(result == NULL) && !inputs->triton->may_have_run &&
         PyErr_ExceptionMatches(silo_argument_error))
-        return silo_triton_left_unread(&self->plan, inputs, read ? -1 : (int32_t)frame.words);
+        return silo_triton_fall_back_unread(&self->plan, inputs, read ? -1 : (int32_t)frame.words);
     return result;
 }
 
@@ -647,22 +648,22 @@ SILO_HOT PyObject *silo_launch_guarded(struct silo_launcher *self, const struct 
 /* Calls on_change if a watched value has changed; -1 with an exception set. */
 static int settle_watched(struct silo_launcher *self) {
     SILO_LOCK(&self->lock);
-    PyObject *places = Py_XNewRef(self->watched);
+    PyObject *watched = Py_XNewRef(self->watched);
     SILO_UNLOCK(&self->lock);
-    if (places == NULL)
+    if (watched == NULL)
         return 0;
-    const bool same = SILO_LIKELY(silo_watch_holds(places));
-    Py_DECREF(places);
+    const bool same = SILO_LIKELY(silo_watch_holds(watched));
+    Py_DECREF(watched);
     if (same)
         return 0;
     PyErr_Clear(); /* a container that cannot be compared counts as changed */
     if (silo_stack_check() != 0)
         return -1;
     PyObject *on_change = Py_XNewRef(self->on_change);
-    PyObject *done = on_change != NULL ? PyObject_CallNoArgs(on_change) : Py_NewRef(Py_None);
+    PyObject *result = on_change != NULL ? PyObject_CallNoArgs(on_change) : Py_NewRef(Py_None);
     Py_XDECREF(on_change);
-    Py_XDECREF(done);
-    return done != NULL ? 0 : -1;
+    Py_XDECREF(result);
+    return result != NULL ? 0 : -1;
 }
 
 SILO_HOT PyObject *silo_launch_watched(struct silo_launcher *self, const struct silo_inputs *inputs,
@@ -675,22 +676,22 @@ SILO_HOT PyObject *silo_launch_fixed(struct silo_launcher *self, const struct si
     return core(self, inputs, grid, false, false, SILO_MODE_LAUNCH, false);
 }
 
-/* Reads the grid that a call gives, once, because the code is compiled for these numbers. `own` and
- * `plain` are memory for the values that replace `*inputs` and `*grid`. Returns -1 with an
- * ArgumentError set. */
+/* Reads the grid that a call gives, once, because the code is compiled for these numbers.
+ * `checked_inputs` and `plain` are memory for the values that replace `*inputs` and `*grid`.
+ * Returns -1 with an ArgumentError set. */
 static int settle_grid(const struct silo_launcher *self, const struct silo_inputs **inputs,
-                       const struct silo_grid_source **grid, struct silo_inputs *own,
+                       const struct silo_grid_source **grid, struct silo_inputs *checked_inputs,
                        struct silo_grid_source *plain) {
-    PyObject *given = (*inputs)->grid, *callable = NULL;
-    if (given != NULL && given != Py_None) {
+    PyObject *grid_object = (*inputs)->grid, *callable = NULL;
+    if (grid_object != NULL && grid_object != Py_None) {
         plain->callable = NULL;
-        if (PyCallable_Check(given))
-            callable = given;
-        else if (silo_grid_parse(self->plan.kernel, given, plain->dims) != 0)
+        if (PyCallable_Check(grid_object))
+            callable = grid_object;
+        else if (silo_grid_parse(self->plan.kernel, grid_object, plain->dims) != 0)
             return -1;
-        *own = **inputs;
-        own->grid = NULL;
-        *inputs = own;
+        *checked_inputs = **inputs;
+        checked_inputs->grid = NULL;
+        *inputs = checked_inputs;
         *grid = plain;
     } else if (*grid != NULL) {
         callable = (*grid)->callable;
@@ -706,11 +707,11 @@ static int settle_grid(const struct silo_launcher *self, const struct silo_input
 
 static PyObject *held_core(struct silo_launcher *self, const struct silo_inputs *inputs,
                            const struct silo_grid_source *grid, const enum silo_mode mode) {
-    struct silo_inputs own;
+    struct silo_inputs checked_inputs;
     struct silo_grid_source plain;
     if (self->watched != NULL && settle_watched(self) != 0)
         return NULL;
-    if (self->extents.grid && settle_grid(self, &inputs, &grid, &own, &plain) != 0)
+    if (self->extents.grid && settle_grid(self, &inputs, &grid, &checked_inputs, &plain) != 0)
         return NULL;
     if (self->fixed != NULL && mode != SILO_MODE_INSPECT)
         return core(self, inputs, grid, false, true, mode, false);

@@ -2,9 +2,9 @@
 #ifndef SILO_LAUNCHER_H
 #define SILO_LAUNCHER_H
 
+#include "binding_table.h"
 #include "held_extents.h"
 #include "kernel.h"
-#include "known_bindings.h"
 #include "plan.h"
 
 /* The most call-site forms that a launcher keeps; calls of other forms are analysed each time. */
@@ -33,7 +33,7 @@ enum silo_route {
 /* The members that every call uses come first, in two cache lines. */
 struct silo_launcher {
     PyObject_HEAD vectorcallfunc call;
-    struct silo_known known;
+    struct silo_binding_table bindings;
     uint8_t route; /* enum silo_route */
     struct silo_plan plan;
     struct silo_bound *spare; /* owned memory of a freed Bound for the next k[grid]; it refers to

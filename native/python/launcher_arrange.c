@@ -51,8 +51,8 @@ static SILO_NOINLINE struct silo_form *new_form(const struct silo_launcher *self
 
 struct silo_form *silo_launcher_form(struct silo_launcher *self, Py_ssize_t positional,
                                      PyObject *names, bool *temporary) {
-    const uint32_t known = __atomic_load_n(&self->form_count, __ATOMIC_ACQUIRE);
-    for (uint32_t i = 0; i < known; i++) {
+    const uint32_t count = __atomic_load_n(&self->form_count, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < count; i++) {
         /* A call site passes the same tuple of names each time, so comparing addresses is enough.
          */
         if (self->forms[i]->names == names && self->forms[i]->positional == positional)
@@ -60,7 +60,7 @@ struct silo_form *silo_launcher_form(struct silo_launcher *self, Py_ssize_t posi
     }
     /* k(**arguments) makes a new tuple at every call, but of the same interned names. */
     const Py_ssize_t named = names != NULL ? PyTuple_Size(names) : 0;
-    for (uint32_t i = 0; named > 0 && i < known; i++) {
+    for (uint32_t i = 0; named > 0 && i < count; i++) {
         if (self->forms[i]->positional == positional && same_names(self->forms[i], names, named))
             return self->forms[i];
     }

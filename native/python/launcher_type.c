@@ -35,25 +35,25 @@ static PyObject *launcher_inspect(PyObject *self, PyObject *args, PyObject *keyw
 static PyObject *launcher_forget(PyObject *object, PyObject *unused) {
     (void)unused;
     struct silo_launcher *self = (struct silo_launcher *)object;
-    silo_known_clear(&self->known);
+    silo_binding_table_clear(&self->bindings);
     PyDict_Clear(self->constants);
     Py_RETURN_NONE;
 }
 
 static PyObject *launcher_watch(PyObject *object, PyObject *args) {
     struct silo_launcher *self = (struct silo_launcher *)object;
-    PyObject *places, *on_change;
-    if (!PyArg_ParseTuple(args, "OO", &places, &on_change) || !silo_watch_check(places))
+    PyObject *watched, *on_change;
+    if (!PyArg_ParseTuple(args, "OO", &watched, &on_change) || !silo_watch_check(watched))
         return NULL;
-    const bool held = self->route == SILO_ROUTE_HELD && self->fixed == NULL;
-    if (!held && self->route != SILO_ROUTE_GUARDED && self->route != SILO_ROUTE_WATCHED)
+    const bool is_held = self->route == SILO_ROUTE_HELD && self->fixed == NULL;
+    if (!is_held && self->route != SILO_ROUTE_GUARDED && self->route != SILO_ROUTE_WATCHED)
         return PyErr_Format(PyExc_TypeError, "only launchers with a guard watch places");
     SILO_LOCK(&self->lock);
     PyObject *old_places = self->watched, *old_change = self->on_change;
-    self->watched = Py_NewRef(places);
+    self->watched = Py_NewRef(watched);
     self->on_change = Py_NewRef(on_change);
-    if (!held)
-        self->route = PyTuple_Size(places) != 0 ? SILO_ROUTE_WATCHED : SILO_ROUTE_GUARDED;
+    if (!is_held)
+        self->route = PyTuple_Size(watched) != 0 ? SILO_ROUTE_WATCHED : SILO_ROUTE_GUARDED;
     SILO_UNLOCK(&self->lock);
     Py_XDECREF(old_places);
     Py_XDECREF(old_change);
@@ -138,7 +138,7 @@ static int launcher_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(self->constants);
     for (int32_t i = 0; i < self->plan.count; i++)
         Py_VISIT(self->plan.defaults[i]);
-    return silo_known_traverse(&self->known, visit, arg);
+    return silo_binding_table_traverse(&self->bindings, visit, arg);
 }
 
 static int launcher_clear(PyObject *object) {
@@ -151,7 +151,7 @@ static int launcher_clear(PyObject *object) {
     Py_CLEAR(self->on_unread);
     Py_CLEAR(self->on_change);
     Py_CLEAR(self->watched);
-    silo_known_clear(&self->known);
+    silo_binding_table_clear(&self->bindings);
     if (self->constants != NULL)
         PyDict_Clear(self->constants);
     self->grid.callable = self->grid.object = NULL;
@@ -163,7 +163,7 @@ static void launcher_dealloc(PyObject *object) {
     struct silo_launcher *self = (struct silo_launcher *)object;
     PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
-    silo_known_clear(&self->known);
+    silo_binding_table_clear(&self->bindings);
     for (uint32_t i = 0; i < self->form_count; i++)
         silo_form_free(self->forms[i]);
     silo_extents_clear(&self->extents);
@@ -194,7 +194,7 @@ static PyObject *launcher_name(PyObject *object, void *closure) {
 
 static PyObject *launcher_bindings(PyObject *object, void *closure) {
     (void)closure;
-    return silo_known_list(&((struct silo_launcher *)object)->known);
+    return silo_binding_table_list(&((struct silo_launcher *)object)->bindings);
 }
 
 int silo_launcher_init(PyObject *module) {

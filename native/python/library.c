@@ -38,7 +38,8 @@ static PyObject *make_call(const struct silo_launcher *self, const struct silo_i
 }
 
 int silo_library_run(const struct silo_launcher *self, const struct silo_inputs *inputs,
-                     const struct silo_binding *binding, const int64_t dims[3], PyObject **made) {
+                     const struct silo_binding *binding, const int64_t dims[3],
+                     PyObject **error_text) {
     const struct silo_loaded *loaded = binding->loaded;
     if (silo_stack_check() != 0)
         return -1;
@@ -63,7 +64,7 @@ int silo_library_run(const struct silo_launcher *self, const struct silo_inputs 
         return -1;
     }
     if (result != Py_None) { /* a library may return its results instead of writing to arguments */
-        *made = result;
+        *error_text = result;
         return 1;
     }
     Py_DECREF(result);

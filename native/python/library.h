@@ -25,11 +25,12 @@ void silo_library_function(PyObject *module, const struct silo_driver **driver,
                            struct silo_function *function);
 
 /* Calls the code of a binding whose function has no handle: call(arguments, grid, stream), with the
- * GIL held. Returns 0 if it returns None. Returns 1 with its result in `*made` (a new reference),
- * which becomes the value of the launch. Returns -1 if it raises, after a note that names the
- * kernel is added to the exception. */
+ * GIL held. Returns 0 if it returns None. Returns 1 with its result in `*error_text` (a new
+ * reference), which becomes the value of the launch. Returns -1 if it raises, after a note that
+ * names the kernel is added to the exception. */
 int silo_library_run(const struct silo_launcher *self, const struct silo_inputs *inputs,
-                     const struct silo_binding *binding, const int64_t dims[3], PyObject **made);
+                     const struct silo_binding *binding, const int64_t dims[3],
+                     PyObject **error_text);
 
 int silo_library_init(PyObject *module);
 

@@ -37,12 +37,12 @@ static int resolve_function(struct silo_loaded *self) {
 }
 
 static int set_block(struct silo_function *function, PyObject *kernel, const long long block[3]) {
-    const int64_t asked[3] = {block[0], block[1], block[2]};
+    const int64_t dims[3] = {block[0], block[1], block[2]};
     const char *name = PyUnicode_AsUTF8AndSize(kernel, NULL);
     silo_error error;
     if (name == NULL)
         return -1;
-    return silo_function_set_block(function, name, asked, &error) == 0
+    return silo_function_set_block(function, name, dims, &error) == 0
                ? 0
                : silo_raise_as(silo_device_error, &error);
 }
@@ -57,16 +57,16 @@ static PyObject *loaded_new(PyTypeObject *type, PyObject *args, PyObject *keywor
     PyObject *module, *entry, *name = NULL;
     unsigned long long scratch = 0, profile = 0;
     long long block[3] = {1, 1, 1};
-    struct silo_function asked = {
+    struct silo_function function = {
         .cluster = {1, 1, 1}, .scratch_align = 1, .profile_align = 1, .cpu_together = 1024};
     int counts_blocks = 0;
     unsigned work = 0;
     if (!PyArg_ParseTupleAndKeywords(
             args, keywords, "OU|U$(LLL)(III)IKIKIIIIIppp", names, &module, &entry, &name, &block[0],
-            &block[1], &block[2], &asked.cluster[0], &asked.cluster[1], &asked.cluster[2],
-            &asked.shared_bytes, &scratch, &asked.scratch_align, &profile, &asked.profile_align,
-            &asked.cpu_chunk, &asked.cpu_threads, &work, &asked.cpu_together, &asked.cooperative,
-            &asked.pdl, &counts_blocks))
+            &block[1], &block[2], &function.cluster[0], &function.cluster[1], &function.cluster[2],
+            &function.shared_bytes, &scratch, &function.scratch_align, &profile,
+            &function.profile_align, &function.cpu_chunk, &function.cpu_threads, &work,
+            &function.cpu_together, &function.cooperative, &function.pdl, &counts_blocks))
         return NULL;
     if (Py_TYPE(module) != silo_cpu_module_type && Py_TYPE(module) != silo_gpu_module_type &&
         Py_TYPE(module) != silo_library_type)
@@ -74,12 +74,12 @@ static PyObject *loaded_new(PyTypeObject *type, PyObject *args, PyObject *keywor
                             "a kernel is loaded from a CpuModule, a GpuModule or a LibraryCode, "
                             "not a %R",
                             Py_TYPE(module));
-    if (set_block(&asked, name ? name : entry, block) != 0)
+    if (set_block(&function, name ? name : entry, block) != 0)
         return NULL;
-    asked.scratch_bytes = scratch;
-    asked.cost = 16 * (uint64_t)work;
-    asked.profile_bytes = profile;
-    asked.counts_blocks = (uint32_t)counts_blocks;
+    function.scratch_bytes = scratch;
+    function.cost = 16 * (uint64_t)work;
+    function.profile_bytes = profile;
+    function.counts_blocks = (uint32_t)counts_blocks;
     struct silo_loaded *self = (struct silo_loaded *)PyType_GenericAlloc(type, 0);
     if (self == NULL)
         return NULL;
@@ -89,7 +89,7 @@ static PyObject *loaded_new(PyTypeObject *type, PyObject *args, PyObject *keywor
     self->entry = entry;
     self->name = name ? name : entry;
     Py_INCREF(self->name);
-    self->function = asked;
+    self->function = function;
     if (resolve_function(self) != 0) {
         Py_DECREF((PyObject *)self);
         return NULL;
@@ -131,16 +131,16 @@ static PyObject *loaded_parameters(PyObject *object, void *closure) {
             return PyErr_NoMemory();
         count = silo_binary_places(self->binary, &self->function, places, (size_t)count);
     }
-    PyObject *found = count >= 0 ? PyTuple_New((Py_ssize_t)count) : Py_NewRef(Py_None);
-    for (int64_t i = 0; i < count && found != NULL; i++) {
+    PyObject *tuple = count >= 0 ? PyTuple_New((Py_ssize_t)count) : Py_NewRef(Py_None);
+    for (int64_t i = 0; i < count && tuple != NULL; i++) {
         PyObject *pair =
             Py_BuildValue("(nn)", (Py_ssize_t)places[i].offset, (Py_ssize_t)places[i].size);
-        if (pair == NULL || PyTuple_SetItem(found, (Py_ssize_t)i, pair) != 0)
-            Py_CLEAR(found);
+        if (pair == NULL || PyTuple_SetItem(tuple, (Py_ssize_t)i, pair) != 0)
+            Py_CLEAR(tuple);
     }
     if (places != few)
         free(places);
-    return found;
+    return tuple;
 }
 
 static PyObject *loaded_driver(PyObject *object, void *closure) {

@@ -48,14 +48,14 @@ static PyObject *given_grid(const struct silo_launcher *self, const struct silo_
     }
     if (grid == NULL && self->grid_object != NULL)
         grid = &self->grid;
-    PyObject *given = Py_None;
+    PyObject *grid_object = Py_None;
     if (grid != NULL && grid->callable == NULL)
         return Py_BuildValue("(LLL)", (long long)grid->dims[0], (long long)grid->dims[1],
                              (long long)grid->dims[2]);
     if (grid != NULL)
-        given = grid->callable;
-    Py_INCREF(given);
-    return given;
+        grid_object = grid->callable;
+    Py_INCREF(grid_object);
+    return grid_object;
 }
 
 PyObject *silo_call_facts(struct silo_launcher *self, const struct silo_inputs *inputs,
@@ -211,12 +211,12 @@ static int check_addresses(const struct silo_launcher *self, const struct silo_i
 static int check(struct silo_launcher *self, const struct silo_inputs *inputs,
                  const struct silo_frame *frame, const struct silo_binding *binding) {
     char room[64];
-    const char *wanted;
+    const char *expected;
     int32_t index;
     if (silo_packing_check(&binding->packing, frame->key, self->plan.count, room, sizeof room,
-                           &index, &wanted) != 0) {
-        if (wanted != NULL)
-            return silo_bad_argument(self->plan.kernel, self->plan.names[index], wanted,
+                           &index, &expected) != 0) {
+        if (expected != NULL)
+            return silo_bad_argument(self->plan.kernel, self->plan.names[index], expected,
                                      inputs->arguments[index]);
         PyErr_Format(PyExc_ValueError, "%U: the binding was made for another launcher",
                      self->plan.kernel);
@@ -239,8 +239,8 @@ int silo_binding_check_plan(const struct silo_launcher *self, const struct silo_
 
 /* Returns a tuple of the objects whose addresses are in the key, which keeps them alive with the
  * entry. */
-static PyObject *kept_objects(struct silo_launcher *self, const struct silo_inputs *inputs,
-                              const struct silo_frame *frame) {
+static PyObject *key_objects(struct silo_launcher *self, const struct silo_inputs *inputs,
+                             const struct silo_frame *frame) {
     PyObject *list = PyList_New(0);
     uint32_t word = (uint32_t)self->plan.count;
     for (int32_t i = 0; i < self->plan.count && list != NULL; i++) {
@@ -255,15 +255,15 @@ static PyObject *kept_objects(struct silo_launcher *self, const struct silo_inpu
                 (parameter->flags & (SILO_PARAMETER_KEY | SILO_PARAMETER_EXACT));
     }
     for (uint32_t i = 0; i < inputs->options && list != NULL; i++) {
-        const uint32_t at = frame->words - 2 * (inputs->options - i);
-        const uint64_t pair[2] = {frame->key[at] & ~UINT64_C(0xff), frame->key[at + 1]};
+        const uint32_t index = frame->words - 2 * (inputs->options - i);
+        const uint64_t pair[2] = {frame->key[index] & ~UINT64_C(0xff), frame->key[index + 1]};
         PyObject *object = silo_constant_identity(pair);
         if (object != NULL && PyList_Append(list, object) != 0)
             Py_CLEAR(list);
     }
-    PyObject *kept = list ? PyList_AsTuple(list) : NULL;
+    PyObject *tuple = list ? PyList_AsTuple(list) : NULL;
     Py_XDECREF(list);
-    return kept;
+    return tuple;
 }
 
 /* Raises an error if the call's stream is captured: a miss compiles, loads and may measure, and a
@@ -304,11 +304,11 @@ PyObject *silo_miss_keep(struct silo_launcher *self, const struct silo_inputs *i
             Py_XDECREF(error);
         }
     }
-    PyObject *kept = entry ? kept_objects(self, inputs, frame) : NULL;
-    if (kept == NULL ||
-        silo_known_insert(&self->known, frame->key, frame->words, hash, entry, kept) != 0)
+    PyObject *tuple = entry ? key_objects(self, inputs, frame) : NULL;
+    if (tuple == NULL || silo_binding_table_insert(&self->bindings, frame->key, frame->words, hash,
+                                                   entry, tuple) != 0)
         Py_CLEAR(entry);
-    Py_XDECREF(kept);
+    Py_XDECREF(tuple);
     return entry;
 }
 

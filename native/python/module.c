@@ -31,10 +31,10 @@
 #include "gpu_pinned.h"
 #include "gpu_timing.h"
 #include "hooks.h"
-#include "kept_map.h"
 #include "launcher_type.h"
 #include "library.h"
 #include "loaded.h"
+#include "map_cache.h"
 #include "operator_call.h"
 #include "placement.h"
 #include "plan_object.h"
@@ -114,7 +114,7 @@ static PyObject *py_cpu_level(PyObject *module, PyObject *unused) {
 static PyObject *py_cpu_state(PyObject *module, PyObject *unused) {
     static const char *const runtimes[] = {"none", "one", "several"};
     (void)module, (void)unused;
-    const enum silo_cpu_runtime found = silo_cpu_team_find();
+    const enum silo_cpu_runtime runtime = silo_cpu_team_find();
     const int quota = silo_cpu_quota("");
     PyObject *picks = PyDict_New();
     for (int reason = 0; picks != NULL && reason < SILO_CPU_REASONS; reason++) {
@@ -127,7 +127,7 @@ static PyObject *py_cpu_state(PyObject *module, PyObject *unused) {
     if (picks == NULL)
         return NULL;
     return Py_BuildValue("{sisisisssssisisisN}", "threads", silo_cpu_threads(), "affinity",
-                         silo_cpu_affinity(), "quota", quota, "runtimes", runtimes[found],
+                         silo_cpu_affinity(), "quota", quota, "runtimes", runtimes[runtime],
                          "runtime", silo_cpu_team_path(), "team", silo_cpu_team_size(), "spin",
                          (int)(silo_cpu_spinning() / 1000), "look",
                          (int)(silo_cpu_looking() / 1000), "picks", picks);
@@ -172,25 +172,25 @@ static PyObject *py_torch_close(PyObject *module, PyObject *unused) {
 
 static PyObject *py_torch_probe(PyObject *module, PyObject *tensors) {
     (void)module;
-    PyObject *found[64]; /* borrowed from the tuple */
+    PyObject *items[64]; /* borrowed from the tuple */
     if (!PyTuple_Check(tensors) || PyTuple_Size(tensors) > 64)
         return PyErr_Format(PyExc_TypeError, "up to 64 tensors in a tuple");
     const Py_ssize_t count = PyTuple_Size(tensors);
     for (Py_ssize_t i = 0; i < count; i++) {
-        found[i] = PyTuple_GetItem(tensors, i);
-        const struct silo_adapter *adapter = silo_adapter_of(Py_TYPE(found[i]));
+        items[i] = PyTuple_GetItem(tensors, i);
+        const struct silo_adapter *adapter = silo_adapter_of(Py_TYPE(items[i]));
         if (adapter == NULL || adapter->kind != SILO_ADAPT_TORCH)
             return PyErr_Format(PyExc_TypeError, "no tensor that is read through torch: %R",
-                                found[i]);
+                                items[i]);
     }
-    silo_torch_probe(found, count);
+    silo_torch_probe(items, count);
     return Py_BuildValue("(nnn)", (Py_ssize_t)silo_torch.dtype_offset,
                          (Py_ssize_t)silo_torch.device_offset, (Py_ssize_t)silo_torch.rank_offset);
 }
 
 static PyObject *py_torch_probe_keys(PyObject *module, PyObject *args) {
     (void)module;
-    PyObject *pairs, *found[64]; /* borrowed from the tuples */
+    PyObject *pairs, *items[64]; /* borrowed from the tuples */
     unsigned long long other_values;
     uint64_t keys[64];
     if (!PyArg_ParseTuple(args, "O!K", &PyTuple_Type, &pairs, &other_values))
@@ -200,15 +200,15 @@ static PyObject *py_torch_probe_keys(PyObject *module, PyObject *args) {
         return PyErr_Format(PyExc_TypeError, "up to 64 tensors");
     for (Py_ssize_t i = 0; i < count; i++) {
         unsigned long long word;
-        if (!PyArg_ParseTuple(PyTuple_GetItem(pairs, i), "OK", &found[i], &word))
+        if (!PyArg_ParseTuple(PyTuple_GetItem(pairs, i), "OK", &items[i], &word))
             return NULL;
-        const struct silo_adapter *adapter = silo_adapter_of(Py_TYPE(found[i]));
+        const struct silo_adapter *adapter = silo_adapter_of(Py_TYPE(items[i]));
         if (adapter == NULL || adapter->kind != SILO_ADAPT_TORCH)
             return PyErr_Format(PyExc_TypeError, "no tensor that is read through torch: %R",
-                                found[i]);
+                                items[i]);
         keys[i] = word;
     }
-    silo_torch_probe_keys(found, keys, count, other_values);
+    silo_torch_probe_keys(items, keys, count, other_values);
     return PyLong_FromSsize_t((Py_ssize_t)silo_torch.keys_offset);
 }
 
@@ -322,14 +322,14 @@ static PyObject *py_read(PyObject *module, PyObject *object) {
  * caller's stream object or None, not a handle. */
 static PyObject *py_stream_handle(PyObject *module, PyObject *args) {
     (void)module;
-    PyObject *kernel, *given, *array, *name;
+    PyObject *kernel, *stream_object, *array, *name;
     int type, index;
     void *stream = NULL;
-    if (!PyArg_ParseTuple(args, "UOOii", &kernel, &given, &array, &type, &index))
+    if (!PyArg_ParseTuple(args, "UOOii", &kernel, &stream_object, &array, &type, &index))
         return NULL;
-    if (given != Py_None) {
+    if (stream_object != Py_None) {
         name = PyUnicode_FromString("stream");
-        const int bad = name ? silo_stream_read(kernel, name, given, &stream) : -1;
+        const int bad = name ? silo_stream_read(kernel, name, stream_object, &stream) : -1;
         Py_XDECREF(name);
         return bad ? NULL : PyLong_FromVoidPtr(stream);
     }
@@ -409,7 +409,7 @@ static PyMethodDef methods[] = {
      "__getitem__)\n\nWhat launches through Triton's decorators of these classes."},
     {"triton_serve", silo_py_triton_serve, METH_VARARGS,
      "triton_serve(run, notice)\n\nTriton's own run, and what makes the situation anew."},
-    {"triton_situation", silo_py_triton_situation, METH_O,
+    {"triton_situation", silo_py_triton_settings, METH_O,
      "What decides launches now; None: it is asked for at the next one."},
     {"adapter", py_adapter, METH_O, "How arguments of a type are read."},
     {"read", py_read, METH_O,
@@ -516,7 +516,7 @@ PyMODINIT_FUNC PyInit__native(void) {
         silo_loaded_init(module) != 0 || silo_binding_init(module) != 0 ||
         silo_descriptor_init() != 0 || silo_tensor_map_init(module) != 0 ||
         silo_buffer_init(module) != 0 || silo_launcher_init(module) != 0 ||
-        silo_bound_init(module) != 0 || silo_triton_way_init(module) != 0 ||
+        silo_bound_init(module) != 0 || silo_triton_fallback_init(module) != 0 ||
         silo_triton_class_init() != 0 || silo_triton_bound_init(module) != 0 ||
         silo_triton_run_init(module) != 0 || silo_triton_kernel_init(module) != 0 ||
         silo_triton_tuned_init() != 0 || silo_triton_decision_init() != 0 ||

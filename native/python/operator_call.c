@@ -57,13 +57,13 @@ static PyObject *s_requires_grad, *s_is_neg;
 static int truth(PyObject *answer) {
     if (answer == NULL)
         return -1;
-    const int found = answer == Py_True ? 1 : answer == Py_False ? 0 : PyObject_IsTrue(answer);
+    const int value = answer == Py_True ? 1 : answer == Py_False ? 0 : PyObject_IsTrue(answer);
     Py_DECREF(answer);
-    return found;
+    return value;
 }
 
 /* Returns whether torch has accepted an argument of this class here. */
-SILO_INLINE bool is_known_class(const struct operand *operand, PyTypeObject *class) {
+SILO_INLINE bool has_class(const struct operand *operand, PyTypeObject *class) {
     const uint32_t count = __atomic_load_n(&operand->classes, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < count; i++) {
         if (operand->class[i] == class)
@@ -91,7 +91,7 @@ SILO_INLINE int is_observed(const struct operator_call *self) {
 /* Returns whether torch would only run the operator's kernel: 1, 0, or -1 with an exception set. */
 static int is_quiet(const struct operator_call *self, PyObject *const *arguments) {
     for (int32_t i = 0; i < self->count; i++) {
-        if (!is_known_class(&self->operands[i], Py_TYPE(arguments[i])))
+        if (!has_class(&self->operands[i], Py_TYPE(arguments[i])))
             return 0;
     }
     const int observed = is_observed(self);
@@ -112,15 +112,15 @@ static int is_quiet(const struct operator_call *self, PyObject *const *arguments
         const struct operand *operand = &self->operands[i];
         if (!operand->tensor || arguments[i] == Py_None)
             continue;
-        int found = holds_others(arguments[i]);
-        if (found == 0 && operand->watched &&
-            (found = truth(PyObject_GetAttr(arguments[i], s_requires_grad))) > 0) {
+        int status = holds_others(arguments[i]);
+        if (status == 0 && operand->watched &&
+            (status = truth(PyObject_GetAttr(arguments[i], s_requires_grad))) > 0) {
             if (enabled == -2)
                 enabled = truth(PyObject_CallNoArgs(self->grad_enabled));
-            found = enabled;
+            status = enabled;
         }
-        if (found != 0)
-            return found < 0 ? -1 : 0;
+        if (status != 0)
+            return status < 0 ? -1 : 0;
     }
     return 1;
 }
@@ -141,27 +141,27 @@ static PyObject *start(PyObject *launch, PyObject *const *values, Py_ssize_t cou
 }
 
 /* Reports the written tensors to autograd, which counts writes; -1 with an exception set. */
-static int tell_writes(const struct operator_call *self, PyObject *const *arguments) {
+static int report_writes(const struct operator_call *self, PyObject *const *arguments) {
     PyObject *written = PyList_New(self->writes);
     if (written == NULL)
         return -1;
-    for (int32_t i = 0, at = 0; i < self->count; i++) {
+    for (int32_t i = 0, bit = 0; i < self->count; i++) {
         if (self->operands[i].written) {
             Py_INCREF(arguments[i]);
-            PyList_SetItem(written, at++, arguments[i]);
+            PyList_SetItem(written, bit++, arguments[i]);
         }
     }
-    PyObject *done = silo_call_one(self->count_writes, written);
+    PyObject *result = silo_call_one(self->count_writes, written);
     /* `count_writes` fails if the list has None instead of a tensor, or a tensor of inference mode,
      * which lacks a count of writes. */
-    if (done == NULL &&
+    if (result == NULL &&
         (PyErr_ExceptionMatches(PyExc_RuntimeError) || PyErr_ExceptionMatches(PyExc_TypeError))) {
         PyErr_Clear();
-        done = silo_call_one(self->count_some, written);
+        result = silo_call_one(self->count_some, written);
     }
     Py_DECREF(written);
-    Py_XDECREF(done);
-    return done != NULL ? 0 : -1;
+    Py_XDECREF(result);
+    return result != NULL ? 0 : -1;
 }
 
 /* Makes the call through torch's dispatcher. */
@@ -194,28 +194,28 @@ static SILO_HOT PyObject *operator_call(PyObject *object, PyObject *const *argum
     const int quiet = plain && positional == self->count ? is_quiet(self, arguments) : 0;
     if (SILO_UNLIKELY(quiet <= 0))
         return quiet == 0 ? dispatch(self, arguments, positional, names) : NULL;
-    PyObject *made = NULL, *result;
+    PyObject *result_tensor = NULL, *result;
     if (self->empty_like != NULL) {
-        made = silo_call_one(self->empty_like, arguments[self->like]);
-        if (made == NULL)
+        result_tensor = silo_call_one(self->empty_like, arguments[self->like]);
+        if (result_tensor == NULL)
             return NULL;
         PyObject *values[self->count + 1];
         for (int32_t i = 0; i <= self->count; i++)
-            values[i] = self->places[i] < self->count ? arguments[self->places[i]] : made;
+            values[i] = self->places[i] < self->count ? arguments[self->places[i]] : result_tensor;
         result = start(self->launch, values, self->count + 1);
     } else {
         result = start(self->launch, arguments, self->count);
     }
-    if (result != NULL && self->writes != 0 && tell_writes(self, arguments) != 0)
+    if (result != NULL && self->writes != 0 && report_writes(self, arguments) != 0)
         Py_CLEAR(result);
-    if (made == NULL)
+    if (result_tensor == NULL)
         return result;
     if (result == NULL) {
-        Py_DECREF(made);
+        Py_DECREF(result_tensor);
         return NULL;
     }
     Py_DECREF(result);
-    return made;
+    return result_tensor;
 }
 
 static PyObject *operator_tuple_call(PyObject *self, PyObject *args, PyObject *keywords) {
@@ -232,7 +232,7 @@ static PyObject *operator_learn(PyObject *object, PyObject *args) {
     for (int32_t i = 0; i < self->count; i++) {
         struct operand *operand = &self->operands[i];
         PyTypeObject *class = Py_TYPE(PyTuple_GetItem(args, i));
-        if (is_known_class(operand, class) || operand->classes == CLASSES)
+        if (has_class(operand, class) || operand->classes == CLASSES)
             continue;
         Py_INCREF((PyObject *)class);
         operand->class[operand->classes] = class;
@@ -258,25 +258,25 @@ static PyObject *operator_asks(PyObject *object, PyObject *args) {
 
 /* ---- making an OperatorCall ---- */
 
-/* Sets a flag in the operands whose numbers are in `places`; `member` is the flag's offset. Returns
- * -1 with an exception set. */
-static int mark(struct operator_call *self, PyObject *places, size_t member) {
-    for (Py_ssize_t i = 0; i < PyTuple_Size(places); i++) {
-        const long place = PyLong_AsLong(PyTuple_GetItem(places, i));
-        if (place < 0 || place >= self->count) {
+/* Sets a flag in the operands whose numbers are in `indices`; `member` is the flag's offset.
+ * Returns -1 with an exception set. */
+static int mark(struct operator_call *self, PyObject *indices, size_t member) {
+    for (Py_ssize_t i = 0; i < PyTuple_Size(indices); i++) {
+        const long index = PyLong_AsLong(PyTuple_GetItem(indices, i));
+        if (index < 0 || index >= self->count) {
             if (!PyErr_Occurred())
                 PyErr_SetString(PyExc_ValueError, "a place that no argument has");
             return -1;
         }
-        *(bool *)((char *)&self->operands[place] + member) = true;
+        *(bool *)((char *)&self->operands[index] + member) = true;
     }
     return 0;
 }
 
 /* Reads, for each value that the launcher receives, the number of its argument; `count` means the
  * output. Returns -1 with an exception set. */
-static int read_places(struct operator_call *self, PyObject *places) {
-    if (PyTuple_Size(places) != self->count + 1 || self->like < 0 || self->like >= self->count) {
+static int read_places(struct operator_call *self, PyObject *indices) {
+    if (PyTuple_Size(indices) != self->count + 1 || self->like < 0 || self->like >= self->count) {
         PyErr_SetString(PyExc_ValueError, "a place for each argument, and for the output");
         return -1;
     }
@@ -286,13 +286,13 @@ static int read_places(struct operator_call *self, PyObject *places) {
         return -1;
     }
     for (int32_t i = 0; i <= self->count; i++) {
-        const long place = PyLong_AsLong(PyTuple_GetItem(places, i));
-        if (place < 0 || place > self->count) {
+        const long index = PyLong_AsLong(PyTuple_GetItem(indices, i));
+        if (index < 0 || index > self->count) {
             if (!PyErr_Occurred())
                 PyErr_SetString(PyExc_ValueError, "a place that no value has");
             return -1;
         }
-        self->places[i] = (uint16_t)place;
+        self->places[i] = (uint16_t)index;
     }
     return 0;
 }
@@ -308,15 +308,15 @@ static PyObject *operator_new(PyTypeObject *type, PyObject *args, PyObject *keyw
                             "written",      "empty_like",   "like",       "places",    NULL};
     int count, like = -1;
     PyObject *launch, *otherwise, *questions, *observed, *grad_enabled, *count_writes, *count_some;
-    PyObject *tensors, *watched, *written, *empty_like = Py_None, *places = NULL;
+    PyObject *tensors, *watched, *written, *empty_like = Py_None, *indices = NULL;
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "iOOO!OOOOO!O!O!|OiO!", names, &count, &launch,
                                      &otherwise, &PyTuple_Type, &questions, &observed,
                                      &grad_enabled, &count_writes, &count_some, &PyTuple_Type,
                                      &tensors, &PyTuple_Type, &watched, &PyTuple_Type, &written,
-                                     &empty_like, &like, &PyTuple_Type, &places))
+                                     &empty_like, &like, &PyTuple_Type, &indices))
         return NULL;
     if (count < 0 || count > SILO_MAX_PARAMETERS || PyTuple_Size(questions) > QUESTIONS ||
-        (empty_like != Py_None && places == NULL))
+        (empty_like != Py_None && indices == NULL))
         return PyErr_Format(PyExc_ValueError, "too many arguments or questions, or no places");
     struct operator_call *self = (struct operator_call *)PyType_GenericAlloc(type, 0);
     if (self == NULL)
@@ -341,7 +341,7 @@ static PyObject *operator_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     if (PyErr_Occurred() || mark(self, tensors, offsetof(struct operand, tensor)) != 0 ||
         mark(self, watched, offsetof(struct operand, watched)) != 0 ||
         mark(self, written, offsetof(struct operand, written)) != 0 ||
-        (self->empty_like != NULL && read_places(self, places) != 0)) {
+        (self->empty_like != NULL && read_places(self, indices) != 0)) {
         Py_DECREF((PyObject *)self);
         return NULL;
     }

@@ -18,14 +18,14 @@ bool silo_open_drivers(void) {
     /* The drivers are opened only once, because a driver does not appear while a process runs. The
      * flag is set afterwards, so that a second thread which comes meanwhile also opens them (and
      * waits for the first thread) instead of reading an empty list. */
-    static bool asked;
-    if (!__atomic_load_n(&asked, __ATOMIC_ACQUIRE) && driver_opener != NULL) {
-        PyObject *done = PyObject_CallNoArgs(driver_opener);
-        if (done == NULL)
+    static bool opened;
+    if (!__atomic_load_n(&opened, __ATOMIC_ACQUIRE) && driver_opener != NULL) {
+        PyObject *result = PyObject_CallNoArgs(driver_opener);
+        if (result == NULL)
             PyErr_Clear(); /* the opener has logged the error; a missing GPU does not matter to a
                               call on the CPU */
-        Py_XDECREF(done);
-        __atomic_store_n(&asked, true, __ATOMIC_RELEASE);
+        Py_XDECREF(result);
+        __atomic_store_n(&opened, true, __ATOMIC_RELEASE);
     }
     return silo_gpu_usual()->open;
 }

@@ -101,13 +101,13 @@ static bool same(PyObject *left, PyObject *right) {
     return left == right || PyUnicode_Compare(left, right) == 0;
 }
 
-/* Returns the text "a, b, c" with the parameters whose `source` is `wanted`, or with all if
+/* Returns the text "a, b, c" with the parameters whose `source` is `kind`, or with all if
  * `source` is NULL; a new reference. */
-static PyObject *listing(const struct silo_plan *plan, const int16_t *source, int16_t wanted) {
+static PyObject *listing(const struct silo_plan *plan, const int16_t *source, int16_t kind) {
     PyObject *names = PyList_New(0), *comma = PyUnicode_FromString(", "), *text = NULL;
     bool failed = names == NULL || comma == NULL;
     for (int32_t i = 0; i < plan->count && !failed; i++) {
-        if (source == NULL || source[i] == wanted)
+        if (source == NULL || source[i] == kind)
             failed = PyList_Append(names, plan->names[i]) != 0;
     }
     if (!failed)
@@ -117,11 +117,11 @@ static PyObject *listing(const struct silo_plan *plan, const int16_t *source, in
     return text;
 }
 
-static void raise_with_parameters(const struct silo_plan *plan, PyObject *what) {
+static void raise_with_parameters(const struct silo_plan *plan, PyObject *problem) {
     PyObject *all = listing(plan, NULL, 0);
-    if (what != NULL && all != NULL)
-        PyErr_Format(silo_argument_error, "%U%U; its parameters: %U", plan->kernel, what, all);
-    Py_XDECREF(what);
+    if (problem != NULL && all != NULL)
+        PyErr_Format(silo_argument_error, "%U%U; its parameters: %U", plan->kernel, problem, all);
+    Py_XDECREF(problem);
     Py_XDECREF(all);
 }
 

@@ -21,40 +21,41 @@ static int no_memory(void) {
     return -1;
 }
 
-static int refuse(const char *what) {
-    PyErr_SetString(PyExc_ValueError, what);
+static int refuse(const char *problem) {
+    PyErr_SetString(PyExc_ValueError, problem);
     return -1;
 }
 
 /* ---- arguments ---- */
 
-static int take_extents(struct silo_plan_wanted *wanted, PyObject *sizes, PyObject *strides) {
+static int take_extents(struct silo_plan_condition *condition, PyObject *sizes, PyObject *strides) {
     const Py_ssize_t rank = PyTuple_Size(sizes);
     if (rank < 0 || rank > SILO_MAX_AXES || PyTuple_Size(strides) != rank)
         return PyErr_Occurred() ? -1 : refuse("extents and strides of an array");
-    wanted->held = true;
-    wanted->extents = calloc(2 * (size_t)rank + 1, sizeof *wanted->extents);
-    if (wanted->extents == NULL)
+    condition->held = true;
+    condition->extents = calloc(2 * (size_t)rank + 1, sizeof *condition->extents);
+    if (condition->extents == NULL)
         return no_memory();
     for (Py_ssize_t i = 0; i < 2 * rank; i++)
-        wanted->extents[i] =
+        condition->extents[i] =
             PyLong_AsLongLong(PyTuple_GetItem(i < rank ? sizes : strides, i % rank));
     return PyErr_Occurred() ? -1 : 0;
 }
 
 /* Reads the condition on an argument: (kind, code, bits, device type, device index, readonly, rank,
  * sizes or None, strides or None, the object or None). */
-static int take_wanted(struct silo_plan_wanted *wanted, PyObject *item) {
+static int take_condition(struct silo_plan_condition *condition, PyObject *item) {
     int kind, code, bits, readonly;
     PyObject *sizes, *strides, *other;
-    if (!PyArg_ParseTuple(item, "iiiiipiOOO", &kind, &code, &bits, &wanted->device_type,
-                          &wanted->device_id, &readonly, &wanted->rank, &sizes, &strides, &other))
+    if (!PyArg_ParseTuple(item, "iiiiipiOOO", &kind, &code, &bits, &condition->device_type,
+                          &condition->device_id, &readonly, &condition->rank, &sizes, &strides,
+                          &other))
         return -1;
-    wanted->kind = (uint8_t)kind;
-    wanted->type = (struct silo_dtype){(uint8_t)code, (uint8_t)bits};
-    wanted->readonly = readonly != 0;
-    wanted->other = Py_NewRef(other);
-    return sizes != Py_None ? take_extents(wanted, sizes, strides) : 0;
+    condition->kind = (uint8_t)kind;
+    condition->type = (struct silo_dtype){(uint8_t)code, (uint8_t)bits};
+    condition->readonly = readonly != 0;
+    condition->other = Py_NewRef(other);
+    return sizes != Py_None ? take_extents(condition, sizes, strides) : 0;
 }
 
 /* ---- values, checks, memories ---- */
@@ -100,11 +101,11 @@ static int take_values(struct silo_plan_form *form, PyObject *values, int32_t ar
 /* Makes room for `more` items of `size` bytes at the end of an owned array; -1 with an exception
  * set. */
 static int extend(void *array, uint32_t count, uint32_t more, size_t size) {
-    void **place = array;
-    void *grown = realloc(*place, ((size_t)count + more + 1) * size);
+    void **items = array;
+    void *grown = realloc(*items, ((size_t)count + more + 1) * size);
     if (grown == NULL)
         return no_memory();
-    *place = grown;
+    *items = grown;
     return 0;
 }
 
@@ -160,7 +161,7 @@ static int take_memories(struct silo_plan_form *form, PyObject *memories, int32_
 /* ---- nodes ---- */
 
 /* A recorded launch as Python describes it. */
-struct found {
+struct launch_description {
     struct silo_binding *binding;
     struct silo_launcher *launcher;
     /* Borrowed tuples with an item for each parameter; `axes` may be None. */
@@ -169,20 +170,22 @@ struct found {
     long long dims[3];
 };
 
-static int find_node(PyObject *item, struct found *found) {
+static int find_node(PyObject *item, struct launch_description *description) {
     PyObject *binding, *launcher;
     if (!PyArg_ParseTuple(item, "O!O!O!O!O!(LLL)OO!O!", silo_binding_type, &binding,
-                          silo_launcher_type, &launcher, &PyTuple_Type, &found->slots,
-                          &PyTuple_Type, &found->codes, &PyTuple_Type, &found->sources,
-                          &found->dims[0], &found->dims[1], &found->dims[2], &found->axes,
-                          &PyTuple_Type, &found->memories, &PyTuple_Type, &found->described))
+                          silo_launcher_type, &launcher, &PyTuple_Type, &description->slots,
+                          &PyTuple_Type, &description->codes, &PyTuple_Type, &description->sources,
+                          &description->dims[0], &description->dims[1], &description->dims[2],
+                          &description->axes, &PyTuple_Type, &description->memories, &PyTuple_Type,
+                          &description->described))
         return -1;
-    found->binding = (struct silo_binding *)binding;
-    found->launcher = (struct silo_launcher *)launcher;
-    const Py_ssize_t count = found->launcher->plan.count;
-    if (PyTuple_Size(found->slots) != count || PyTuple_Size(found->codes) != count ||
-        PyTuple_Size(found->sources) != count || PyTuple_Size(found->memories) != count ||
-        PyTuple_Size(found->described) != count)
+    description->binding = (struct silo_binding *)binding;
+    description->launcher = (struct silo_launcher *)launcher;
+    const Py_ssize_t count = description->launcher->plan.count;
+    if (PyTuple_Size(description->slots) != count || PyTuple_Size(description->codes) != count ||
+        PyTuple_Size(description->sources) != count ||
+        PyTuple_Size(description->memories) != count ||
+        PyTuple_Size(description->described) != count)
         return refuse("a node has one slot, word, source and memory for each parameter");
     return 0;
 }
@@ -213,14 +216,14 @@ static int32_t number_at(PyObject *tuple, Py_ssize_t index) {
     return (int32_t)PyLong_AsLong(PyTuple_GetItem(tuple, index));
 }
 
-static int layout(struct silo_plan_form *form, const struct found *found,
+static int layout(struct silo_plan_form *form, const struct launch_description *description,
                   struct silo_plan_node *node) {
-    const struct silo_packing *packing = &found->binding->packing;
-    const struct silo_loaded *loaded = found->binding->loaded;
+    const struct silo_packing *packing = &description->binding->packing;
+    const struct silo_loaded *loaded = description->binding->loaded;
     struct silo_parameter_place *places = calloc((size_t)packing->count + 1, sizeof *places);
     if (places == NULL)
         return no_memory();
-    node->function = &found->binding->loaded->function;
+    node->function = &description->binding->loaded->function;
     node->binary = loaded->binary;
     node->kernel = PyUnicode_AsUTF8AndSize(loaded->name, NULL);
     node->parameter_count = packing->count;
@@ -243,10 +246,10 @@ static int layout(struct silo_plan_form *form, const struct found *found,
 }
 
 /* Returns whether the call left out a parameter, so that the config gave its value. */
-static bool is_open(const struct found *found) {
-    for (int32_t i = 0; i < found->launcher->plan.count; i++)
-        if ((found->launcher->plan.parameters[i].flags & SILO_PARAMETER_OPTIONAL) != 0 &&
-            silo_code_kind(word_at(found->codes, i)) == SILO_VALUE_ABSENT)
+static bool is_open(const struct launch_description *description) {
+    for (int32_t i = 0; i < description->launcher->plan.count; i++)
+        if ((description->launcher->plan.parameters[i].flags & SILO_PARAMETER_OPTIONAL) != 0 &&
+            silo_code_kind(word_at(description->codes, i)) == SILO_VALUE_ABSENT)
             return true;
     return false;
 }
@@ -257,32 +260,32 @@ static bool is_open(const struct found *found) {
  * the shape, values of the strides). The last three are numbers of values of the plan, or -1 for
  * parts that do not change. */
 static int read_described(PyObject *item, const struct silo_plan_form *form,
-                          struct silo_plan_made *made) {
+                          struct silo_plan_derived *derived) {
     unsigned long long address, nan, tf32;
     PyObject *shape, *strides, *shape_values, *stride_values;
     if (!PyTuple_Check(item) ||
         !PyArg_ParseTuple(item, "KKKO!O!iO!O!", &address, &nan, &tf32, &PyTuple_Type, &shape,
-                          &PyTuple_Type, &strides, &made->address, &PyTuple_Type, &shape_values,
+                          &PyTuple_Type, &strides, &derived->address, &PyTuple_Type, &shape_values,
                           &PyTuple_Type, &stride_values))
         return PyErr_Occurred() ? -1 : refuse("a tensor descriptor is a tuple");
     const Py_ssize_t rank = PyTuple_Size(shape);
     if (rank < 1 || rank > SILO_MAX_RANK || PyTuple_Size(strides) != rank ||
         PyTuple_Size(shape_values) != rank || PyTuple_Size(stride_values) != rank)
         return refuse("a tensor descriptor has 1 to 5 axes");
-    made->descriptor.address = address;
-    made->descriptor.nan = nan;
-    made->descriptor.tf32 = tf32;
-    made->descriptor.rank = (uint32_t)rank;
+    derived->descriptor.address = address;
+    derived->descriptor.nan = nan;
+    derived->descriptor.tf32 = tf32;
+    derived->descriptor.rank = (uint32_t)rank;
     for (Py_ssize_t axis = 0; axis < rank; axis++) {
-        made->descriptor.shape[axis] = PyLong_AsLongLong(PyTuple_GetItem(shape, axis));
-        made->descriptor.strides[axis] = PyLong_AsLongLong(PyTuple_GetItem(strides, axis));
-        made->shape[axis] = number_at(shape_values, axis);
-        made->strides[axis] = number_at(stride_values, axis);
-        if (made->shape[axis] >= (int32_t)form->value_count ||
-            made->strides[axis] >= (int32_t)form->value_count)
+        derived->descriptor.shape[axis] = PyLong_AsLongLong(PyTuple_GetItem(shape, axis));
+        derived->descriptor.strides[axis] = PyLong_AsLongLong(PyTuple_GetItem(strides, axis));
+        derived->shape[axis] = number_at(shape_values, axis);
+        derived->strides[axis] = number_at(stride_values, axis);
+        if (derived->shape[axis] >= (int32_t)form->value_count ||
+            derived->strides[axis] >= (int32_t)form->value_count)
             return refuse("an extent that is no value");
     }
-    if (made->address >= (int32_t)form->value_count)
+    if (derived->address >= (int32_t)form->value_count)
         return refuse("an address that is no value");
     return PyErr_Occurred() ? -1 : 0;
 }
@@ -291,93 +294,97 @@ static uint32_t place_of_parameter(const struct silo_plan_node *node, uint32_t n
     return node->values + (uint32_t)(sizeof(struct silo_plan_values) + node->places[number].offset);
 }
 
-static int begin_made(const struct found *found, const struct silo_plan_node *node, uint32_t number,
-                      struct silo_plan_made *made) {
-    const struct silo_packed *packed = &found->binding->packing.packed[number];
-    memset(made, 0, sizeof *made);
-    made->at = place_of_parameter(node, number);
-    made->kernel = node->kernel;
-    made->name = PyUnicode_AsUTF8AndSize(found->launcher->plan.names[packed->slot], NULL);
-    made->argument = made->address = -1;
+static int begin_derived(const struct launch_description *description,
+                         const struct silo_plan_node *node, uint32_t number,
+                         struct silo_plan_derived *derived) {
+    const struct silo_packed *packed = &description->binding->packing.packed[number];
+    memset(derived, 0, sizeof *derived);
+    derived->at = place_of_parameter(node, number);
+    derived->kernel = node->kernel;
+    derived->name = PyUnicode_AsUTF8AndSize(description->launcher->plan.names[packed->slot], NULL);
+    derived->argument = derived->address = -1;
     for (int axis = 0; axis < SILO_MAX_RANK; axis++)
-        made->shape[axis] = made->strides[axis] = -1;
-    const uint64_t code = word_at(found->codes, packed->slot);
-    made->type = (struct silo_dtype){(uint8_t)silo_code_type(code), (uint8_t)silo_code_bits(code)};
-    return made->name != NULL ? 0 : -1;
+        derived->shape[axis] = derived->strides[axis] = -1;
+    const uint64_t code = word_at(description->codes, packed->slot);
+    derived->type =
+        (struct silo_dtype){(uint8_t)silo_code_type(code), (uint8_t)silo_code_bits(code)};
+    return derived->name != NULL ? 0 : -1;
 }
 
-static int add_made(struct silo_plan_form *form, struct silo_plan_made *made) {
-    made->last = calloc(1, sizeof *made->last);
-    if (made->last == NULL)
+static int add_derived(struct silo_plan_form *form, struct silo_plan_derived *derived) {
+    derived->last = calloc(1, sizeof *derived->last);
+    if (derived->last == NULL)
         return no_memory();
-    form->made[form->made_count++] = *made; /* `follow` has made room */
+    form->derived[form->derived_count++] = *derived; /* `follow` has made room */
     return 0;
 }
 
 /* Records how a replay makes one part of a descriptor: its tensor map, or a number. */
-static int follow_descriptor(struct silo_plan_form *form, const struct found *found,
+static int follow_descriptor(struct silo_plan_form *form,
+                             const struct launch_description *description,
                              const struct silo_plan_node *node, uint32_t number) {
-    const struct silo_packing *packing = &found->binding->packing;
+    const struct silo_packing *packing = &description->binding->packing;
     const struct silo_packed *packed = &packing->packed[number];
-    struct silo_plan_made made;
-    if (begin_made(found, node, number, &made) != 0 ||
-        read_described(PyTuple_GetItem(found->described, packed->slot), form, &made) != 0)
+    struct silo_plan_derived derived;
+    if (begin_derived(description, node, number, &derived) != 0 ||
+        read_described(PyTuple_GetItem(description->described, packed->slot), form, &derived) != 0)
         return -1;
-    if (packed->rank != made.descriptor.rank)
+    if (packed->rank != derived.descriptor.rank)
         return refuse("a tensor descriptor of another rank");
     if (packed->part == SILO_PART_MAP) {
-        made.map = &packing->maps[packed->axis];
-        return add_made(form, &made);
+        derived.map = &packing->maps[packed->axis];
+        return add_derived(form, &derived);
     }
-    const int32_t source = packed->part == SILO_PART_BASE     ? made.address
-                           : packed->part == SILO_PART_SHAPE  ? made.shape[packed->axis]
-                           : packed->part == SILO_PART_STRIDE ? made.strides[packed->axis]
+    const int32_t source = packed->part == SILO_PART_BASE     ? derived.address
+                           : packed->part == SILO_PART_SHAPE  ? derived.shape[packed->axis]
+                           : packed->part == SILO_PART_STRIDE ? derived.strides[packed->axis]
                                                               : -1;
     if (source >= 0)
         form->moves[form->move_count++] =
             (struct silo_plan_move){.value = (uint32_t)source,
-                                    .at = made.at,
+                                    .at = derived.at,
                                     .bytes = (uint8_t)node->places[number].size,
                                     .pack = SILO_PACK_SLOT};
-    if (packed->part != SILO_PART_BASE || !silo_plan_made_varies(&made))
+    if (packed->part != SILO_PART_BASE || !silo_plan_derived_varies(&derived))
         return 0; /* the descriptor is checked once, when its base is written */
-    return add_made(form, &made);
+    return add_derived(form, &derived);
 }
 
 /* Records how a replay makes a struct, or the tensor map of an array. */
-static int follow_layout(struct silo_plan_form *form, const struct found *found,
+static int follow_layout(struct silo_plan_form *form, const struct launch_description *description,
                          const struct silo_plan_node *node, uint32_t number) {
-    const struct silo_packing *packing = &found->binding->packing;
+    const struct silo_packing *packing = &description->binding->packing;
     const struct silo_packed *packed = &packing->packed[number];
-    const int32_t source = number_at(found->sources, packed->slot);
-    struct silo_plan_made made;
-    if (begin_made(found, node, number, &made) != 0)
+    const int32_t source = number_at(description->sources, packed->slot);
+    struct silo_plan_derived derived;
+    if (begin_derived(description, node, number, &derived) != 0)
         return -1;
     if (source < 0 || form->values[source].kind != SILO_PLAN_GIVEN)
         return PyErr_Format(silo_argument_error,
                             "%s takes the layout of '%s', which is not an argument of the plan: "
                             "make it one",
-                            made.kernel, made.name),
+                            derived.kernel, derived.name),
                -1;
-    made.address = source;
-    made.argument = form->values[source].argument;
+    derived.address = source;
+    derived.argument = form->values[source].argument;
     if (packed->pack == SILO_PACK_STRUCT)
-        made.form = &packing->structs[packed->axis];
+        derived.form = &packing->structs[packed->axis];
     else
-        made.map = &packing->maps[packed->axis];
-    return add_made(form, &made);
+        derived.map = &packing->maps[packed->axis];
+    return add_derived(form, &derived);
 }
 
-static int follow_parameter(struct silo_plan_form *form, const struct found *found,
+static int follow_parameter(struct silo_plan_form *form,
+                            const struct launch_description *description,
                             const struct silo_plan_node *node, uint32_t number) {
-    const struct silo_packed *packed = &found->binding->packing.packed[number];
+    const struct silo_packed *packed = &description->binding->packing.packed[number];
     if (packed->pack == SILO_PACK_SCRATCH || packed->pack == SILO_PACK_PROFILE)
         return 0; /* give_scratch writes the addresses of scratch memory */
     if (packed->pack == SILO_PACK_DESCRIPTOR)
-        return follow_descriptor(form, found, node, number);
+        return follow_descriptor(form, description, node, number);
     if (packed->pack == SILO_PACK_STRUCT || packed->pack == SILO_PACK_ARRAY_MAP)
-        return follow_layout(form, found, node, number);
-    const int32_t source = packed->slot >= 0 ? number_at(found->sources, packed->slot) : -1;
+        return follow_layout(form, description, node, number);
+    const int32_t source = packed->slot >= 0 ? number_at(description->sources, packed->slot) : -1;
     if (source >= 0)
         form->moves[form->move_count++] =
             (struct silo_plan_move){.value = (uint32_t)source,
@@ -389,12 +396,12 @@ static int follow_parameter(struct silo_plan_form *form, const struct found *fou
 
 /* Records where a node uses the values of the plan's arguments, and the conditions on these values.
  */
-static int follow(struct silo_plan_form *form, const struct found *found,
+static int follow(struct silo_plan_form *form, const struct launch_description *description,
                   const struct silo_plan_node *node) {
-    const struct silo_packing *packing = &found->binding->packing;
-    const bool open = is_open(found);
-    for (int32_t i = 0; i < found->launcher->plan.count; i++) {
-        const int32_t source = number_at(found->sources, i);
+    const struct silo_packing *packing = &description->binding->packing;
+    const bool open = is_open(description);
+    for (int32_t i = 0; i < description->launcher->plan.count; i++) {
+        const int32_t source = number_at(description->sources, i);
         if (source >= (int32_t)form->value_count)
             return refuse("a source that is not there");
         if (source < 0)
@@ -402,39 +409,40 @@ static int follow(struct silo_plan_form *form, const struct found *found,
         struct silo_plan_check check;
         memset(&check, 0, sizeof check);
         check.value = (uint32_t)source;
-        check.parameter = found->launcher->plan.parameters[i];
-        check.word = word_at(found->codes, i);
+        check.parameter = description->launcher->plan.parameters[i];
+        check.word = word_at(description->codes, i);
         check.keyed = (check.parameter.flags & (SILO_PARAMETER_KEY | SILO_PARAMETER_EXACT)) != 0 &&
                       ((check.parameter.flags & SILO_PARAMETER_OPEN_KEY) == 0 || open);
         if (check.keyed)
-            check.key = silo_key_word(&check.parameter, check.word, word_at(found->slots, i));
+            check.key = silo_key_word(&check.parameter, check.word, word_at(description->slots, i));
         if (add_check(form, check) != 0)
             return -1;
     }
     if (extend(&form->moves, form->move_count, packing->count, sizeof *form->moves) != 0 ||
-        extend(&form->made, form->made_count, packing->count, sizeof *form->made) != 0)
+        extend(&form->derived, form->derived_count, packing->count, sizeof *form->derived) != 0)
         return -1;
     for (uint32_t i = 0; i < packing->count; i++)
-        if (follow_parameter(form, found, node, i) != 0)
+        if (follow_parameter(form, description, node, i) != 0)
             return -1;
     return PyErr_Occurred() ? -1 : 0;
 }
 
 /* Records a node's grid if it changes with the arguments: a declared grid that reads an argument,
  * or a grid with extents that are values of the plan. */
-static int take_grid(struct silo_plan_form *form, const struct found *found, uint32_t number) {
-    const struct silo_binding *binding = found->binding;
-    const int32_t count = found->launcher->plan.count;
+static int take_grid(struct silo_plan_form *form, const struct launch_description *description,
+                     uint32_t number) {
+    const struct silo_binding *binding = description->binding;
+    const int32_t count = description->launcher->plan.count;
     struct silo_plan_grid grid;
     memset(&grid, 0, sizeof grid);
     grid.node = number;
-    if (found->axes != Py_None) {
+    if (description->axes != Py_None) {
         bool varies = false;
-        if (!PyTuple_Check(found->axes) || PyTuple_Size(found->axes) != 3)
+        if (!PyTuple_Check(description->axes) || PyTuple_Size(description->axes) != 3)
             return refuse("a grid has three axes");
         for (int axis = 0; axis < 3; axis++) {
-            grid.axis[axis] = number_at(found->axes, axis);
-            grid.extent[axis] = found->dims[axis];
+            grid.axis[axis] = number_at(description->axes, axis);
+            grid.extent[axis] = description->dims[axis];
             varies = varies || grid.axis[axis] >= 0;
             if (grid.axis[axis] >= (int32_t)form->value_count)
                 return refuse("an axis that is no value");
@@ -452,9 +460,9 @@ static int take_grid(struct silo_plan_form *form, const struct found *found, uin
         for (int32_t i = 0;
              i < count && grid.slot_value != NULL && grid.codes != NULL && grid.slots != NULL;
              i++) {
-            grid.slots[i] = word_at(found->slots, i);
-            grid.codes[i] = word_at(found->codes, i);
-            grid.slot_value[i] = number_at(found->sources, i);
+            grid.slots[i] = word_at(description->slots, i);
+            grid.codes[i] = word_at(description->codes, i);
+            grid.slot_value[i] = number_at(description->sources, i);
         }
     }
     if (extend(&form->grids, form->grid_count, 1, sizeof *form->grids) != 0)
@@ -463,13 +471,13 @@ static int take_grid(struct silo_plan_form *form, const struct found *found, uin
     for (uint32_t i = 0;
          grid.arrays != NULL && grid.described != NULL && i < binding->grid.arrays_used; i++) {
         const uint16_t slot = binding->grid.arrays[i];
-        if (slot < count && PyTuple_GetItem(found->described, slot) != Py_None) {
-            if (read_described(PyTuple_GetItem(found->described, slot), form, &grid.described[i]) !=
-                0)
+        if (slot < count && PyTuple_GetItem(description->described, slot) != Py_None) {
+            if (read_described(PyTuple_GetItem(description->described, slot), form,
+                               &grid.described[i]) != 0)
                 return -1;
             continue;
         }
-        const int32_t source = slot < count ? number_at(found->sources, slot) : -1;
+        const int32_t source = slot < count ? number_at(description->sources, slot) : -1;
         if (source < 0 || form->values[source].kind != SILO_PLAN_GIVEN)
             return refuse("a grid reads the shape of what is no argument of the plan");
         grid.arrays[i] = form->values[source].argument;
@@ -490,16 +498,16 @@ static bool may_hold_addresses(uint64_t code) {
             (type == SILO_INT || type == SILO_UINT));
 }
 
-static int find_effects(const struct found *found, struct silo_plan_effects *effects,
-                        const struct silo_plan_form *form) {
-    const struct silo_packing *packing = &found->binding->packing;
+static int find_effects(const struct launch_description *description,
+                        struct silo_plan_effects *effects, const struct silo_plan_form *form) {
+    const struct silo_packing *packing = &description->binding->packing;
     memset(effects, 0, sizeof *effects);
     for (uint32_t i = 0; i < packing->count; i++) {
         const struct silo_packed *packed = &packing->packed[i];
         if (packed->slot < 0)
             continue;
-        const uint64_t code = word_at(found->codes, packed->slot);
-        const int32_t memory = number_at(found->memories, packed->slot);
+        const uint64_t code = word_at(description->codes, packed->slot);
+        const int32_t memory = number_at(description->memories, packed->slot);
         if (may_hold_addresses(code))
             effects->alone = true;
         if (silo_code_kind(code) != SILO_VALUE_POINTER &&
@@ -508,7 +516,7 @@ static int find_effects(const struct found *found, struct silo_plan_effects *eff
         if (memory < 0 || memory >= (int32_t)form->memory_count)
             effects->alone = true;
         else if (packed->writes || silo_code_kind(code) == SILO_VALUE_DESCRIPTOR ||
-                 found->launcher->route == SILO_ROUTE_TRITON) /* writes unknown */
+                 description->launcher->route == SILO_ROUTE_TRITON) /* writes unknown */
             effects->writes |= UINT64_C(1) << memory;
         else
             effects->reads |= UINT64_C(1) << memory;
@@ -520,14 +528,14 @@ static int take_nodes(struct silo_plan_served *served, PyObject *nodes,
                       struct silo_plan_effects *effects) {
     struct silo_plan_form *form = &served->form;
     for (Py_ssize_t i = 0; i < PyTuple_Size(nodes); i++) {
-        struct found found;
+        struct launch_description description;
         struct silo_plan_node *node = &form->nodes[i];
         form->node_count = (uint32_t)i + 1;
         if (is_graph(PyTuple_GetItem(nodes, i)))
             continue;
-        if (find_node(PyTuple_GetItem(nodes, i), &found) != 0)
+        if (find_node(PyTuple_GetItem(nodes, i), &description) != 0)
             return -1;
-        const struct silo_loaded *loaded = found.binding->loaded;
+        const struct silo_loaded *loaded = description.binding->loaded;
         if (loaded->function.handle == NULL)
             return PyErr_Format(silo_argument_error,
                                 "%U is run by a library, which a plan cannot replay", loaded->name),
@@ -544,9 +552,9 @@ static int take_nodes(struct silo_plan_served *served, PyObject *nodes,
                                 loaded->name),
                    -1;
         }
-        if (layout(form, &found, node) != 0 || follow(form, &found, node) != 0 ||
-            take_grid(form, &found, (uint32_t)i) != 0 ||
-            find_effects(&found, &effects[i], form) != 0)
+        if (layout(form, &description, node) != 0 || follow(form, &description, node) != 0 ||
+            take_grid(form, &description, (uint32_t)i) != 0 ||
+            find_effects(&description, &effects[i], form) != 0)
             return -1;
     }
     return 0;
@@ -573,14 +581,15 @@ static int take_graphs(struct silo_plan_served *served, PyObject *nodes) {
 }
 
 /* Writes one part of a descriptor with its recorded value. A map is not written here. */
-static int write_part(const struct silo_plan_form *form, const struct found *found,
+static int write_part(const struct silo_plan_form *form,
+                      const struct launch_description *description,
                       const struct silo_packed *packed, uint8_t *to, size_t bytes) {
-    struct silo_plan_made made = {.kernel = NULL};
+    struct silo_plan_derived derived = {.kernel = NULL};
     if (packed->part == SILO_PART_MAP)
         return 0;
-    if (read_described(PyTuple_GetItem(found->described, packed->slot), form, &made) != 0)
+    if (read_described(PyTuple_GetItem(description->described, packed->slot), form, &derived) != 0)
         return -1;
-    memcpy(to, silo_descriptor_part(&made.descriptor, packed->part, packed->axis),
+    memcpy(to, silo_descriptor_part(&derived.descriptor, packed->part, packed->axis),
            bytes < sizeof(uint64_t) ? bytes : sizeof(uint64_t));
     return 0;
 }
@@ -588,9 +597,10 @@ static int write_part(const struct silo_plan_form *form, const struct found *fou
 /* Makes the tensor maps of descriptors that do not change with the arguments. */
 static int make_constants(const struct silo_plan_served *served, uint8_t *block) {
     silo_error error;
-    for (uint32_t i = 0; i < served->form.made_count; i++)
-        if (!silo_plan_made_varies(&served->form.made[i]) &&
-            silo_plan_make(&served->form.made[i], served->device, NULL, NULL, block, &error) != 0)
+    for (uint32_t i = 0; i < served->form.derived_count; i++)
+        if (!silo_plan_derived_varies(&served->form.derived[i]) &&
+            silo_plan_make(&served->form.derived[i], served->device, NULL, NULL, block, &error) !=
+                0)
             return silo_raise(&error);
     return 0;
 }
@@ -606,9 +616,10 @@ static uint64_t scratch_of(const struct silo_function *function, uint8_t pack, u
 
 /* Returns the number of programs for which a node gets scratch memory: the number in the recording,
  * or a greater number if the grid changes. */
-static uint64_t room_of(struct silo_plan_form *form, uint32_t number, const struct found *found) {
-    const uint32_t grid[3] = {(uint32_t)found->dims[0], (uint32_t)found->dims[1],
-                              (uint32_t)found->dims[2]};
+static uint64_t room_of(struct silo_plan_form *form, uint32_t number,
+                        const struct launch_description *description) {
+    const uint32_t grid[3] = {(uint32_t)description->dims[0], (uint32_t)description->dims[1],
+                              (uint32_t)description->dims[2]};
     const uint64_t programs = silo_plan_programs(grid);
     for (uint32_t i = 0; i < form->grid_count; i++)
         if (form->grids[i].node == number)
@@ -621,30 +632,30 @@ static uint64_t room_of(struct silo_plan_form *form, uint32_t number, const stru
 static int give_scratch(struct silo_plan_served *served, PyObject *nodes, uint8_t *block) {
     struct silo_plan_form *form = &served->form;
     struct silo_plan_piece *pieces = NULL;
-    uint32_t *places = NULL, count = 0, align;
+    uint32_t *offsets = NULL, count = 0, align;
     silo_error error;
     int result = 0;
     for (uint32_t i = 0; i < form->node_count && result == 0 && served->device != NULL; i++) {
-        struct found found;
+        struct launch_description description;
         if (form->nodes[i].function == NULL)
             continue;
-        if (find_node(PyTuple_GetItem(nodes, (Py_ssize_t)i), &found) != 0)
+        if (find_node(PyTuple_GetItem(nodes, (Py_ssize_t)i), &description) != 0)
             result = -1;
-        for (uint32_t k = 0; result == 0 && k < found.binding->packing.count; k++) {
-            const uint64_t each =
-                scratch_of(form->nodes[i].function, found.binding->packing.packed[k].pack, &align);
+        for (uint32_t k = 0; result == 0 && k < description.binding->packing.count; k++) {
+            const uint64_t each = scratch_of(form->nodes[i].function,
+                                             description.binding->packing.packed[k].pack, &align);
             if (each == 0)
                 continue;
             if (extend(&pieces, count, 1, sizeof *pieces) != 0 ||
-                extend(&places, count, 1, sizeof *places) != 0) {
+                extend(&offsets, count, 1, sizeof *offsets) != 0) {
                 result = -1;
                 break;
             }
             pieces[count] = (struct silo_plan_piece){.kernel = form->nodes[i].kernel,
                                                      .each = each,
-                                                     .programs = room_of(form, i, &found),
+                                                     .programs = room_of(form, i, &description),
                                                      .align = align};
-            places[count++] = place_of_parameter(&form->nodes[i], k);
+            offsets[count++] = place_of_parameter(&form->nodes[i], k);
         }
     }
     if (result == 0 && count > 0 &&
@@ -653,9 +664,9 @@ static int give_scratch(struct silo_plan_served *served, PyObject *nodes, uint8_
          silo_plan_scratch_open(&served->scratch, served->device, pieces, count, &error) != 0))
         result = silo_raise(&error);
     for (uint32_t i = 0; i < count && result == 0; i++)
-        memcpy(block + places[i], &pieces[i].address, sizeof pieces[i].address);
+        memcpy(block + offsets[i], &pieces[i].address, sizeof pieces[i].address);
     free(pieces);
-    free(places);
+    free(offsets);
     return result;
 }
 
@@ -663,28 +674,28 @@ static int give_scratch(struct silo_plan_served *served, PyObject *nodes, uint8_
 static int write_constants(const struct silo_plan_form *form, PyObject *nodes, uint8_t *block) {
     for (uint32_t i = 0; i < form->node_count; i++) {
         const struct silo_plan_node *node = &form->nodes[i];
-        struct found found;
+        struct launch_description description;
         if (node->graph != NULL)
             continue;
-        if (find_node(PyTuple_GetItem(nodes, (Py_ssize_t)i), &found) != 0)
+        if (find_node(PyTuple_GetItem(nodes, (Py_ssize_t)i), &description) != 0)
             return -1;
         struct silo_plan_values *values = (void *)(block + node->values);
         values->enabled = 1;
         for (int axis = 0; axis < 3; axis++) {
-            values->grid[axis] = (uint32_t)found.dims[axis];
-            values->enabled = values->enabled && found.dims[axis] != 0;
+            values->grid[axis] = (uint32_t)description.dims[axis];
+            values->enabled = values->enabled && description.dims[axis] != 0;
         }
-        const struct silo_packing *packing = &found.binding->packing;
+        const struct silo_packing *packing = &description.binding->packing;
         for (uint32_t k = 0; k < packing->count; k++) {
             const struct silo_packed *packed = &packing->packed[k];
             if (packed->pack == SILO_PACK_DESCRIPTOR &&
-                write_part(form, &found, packed, block + place_of_parameter(node, k),
+                write_part(form, &description, packed, block + place_of_parameter(node, k),
                            node->places[k].size) != 0)
                 return -1;
             if (packed->pack > SILO_PACK_BF16)
                 continue;
             silo_plan_write(block + node->values + sizeof *values + node->places[k].offset,
-                            packed->slot >= 0 ? word_at(found.slots, packed->slot) : 0,
+                            packed->slot >= 0 ? word_at(description.slots, packed->slot) : 0,
                             packed->pack, (uint8_t)node->places[k].size);
         }
     }
@@ -731,47 +742,48 @@ static int open_states(struct silo_plan_served *served, PyObject *nodes, PyObjec
         return PyErr_Format(silo_device_error, "this build of Silo has no plans on GPUs"), -1;
     /* Way 0 orders launches by their effects, way 1 as they were recorded. On a GPU only way 1 is
      * opened. */
-    for (int way = served->device == NULL ? 0 : 1; way < 2; way++) {
-        if (silo_plan_order(form->nodes, form->node_count, way == 0 ? effects : NULL,
+    for (int index = served->device == NULL ? 0 : 1; index < 2; index++) {
+        if (silo_plan_order(form->nodes, form->node_count, index == 0 ? effects : NULL,
                             form->overlaps, &error) != 0)
             return silo_raise(&error);
         if (served->device != NULL && edges != Py_None && take_edges(form, edges) != 0)
             return -1;
-        served->state[way] = served->backend->open(&shape, &error);
-        if (served->state[way] == NULL)
+        served->state[index] = served->backend->open(&shape, &error);
+        if (served->state[index] == NULL)
             return silo_raise(&error);
         uint8_t *block;
-        if (served->backend->begin(served->state[way], &block, &error) != 0)
+        if (served->backend->begin(served->state[index], &block, &error) != 0)
             return silo_raise(&error);
         if (write_constants(form, nodes, block) != 0 || make_constants(served, block) != 0 ||
-            (way == 1 && give_scratch(served, nodes, block) != 0))
+            (index == 1 && give_scratch(served, nodes, block) != 0))
             return -1;
     }
     return 0;
 }
 
 static int fill(struct silo_plan_served *served, PyObject *description) {
-    PyObject *wanted, *values, *checks, *memories, *overlaps, *nodes, *keeps, *returned, *edges;
+    PyObject *conditions, *values, *checks, *memories, *overlaps, *nodes, *keeps, *returned, *edges;
     struct silo_plan_form *form = &served->form;
     silo_error error;
-    if (!PyArg_ParseTuple(description, "O!O!O!O!O!O!OOOI", &PyTuple_Type, &wanted, &PyTuple_Type,
-                          &values, &PyTuple_Type, &checks, &PyTuple_Type, &memories, &PyTuple_Type,
-                          &overlaps, &PyTuple_Type, &nodes, &keeps, &returned, &edges,
-                          &served->streams))
+    if (!PyArg_ParseTuple(description, "O!O!O!O!O!O!OOOI", &PyTuple_Type, &conditions,
+                          &PyTuple_Type, &values, &PyTuple_Type, &checks, &PyTuple_Type, &memories,
+                          &PyTuple_Type, &overlaps, &PyTuple_Type, &nodes, &keeps, &returned,
+                          &edges, &served->streams))
         return -1;
     served->keeps = Py_BuildValue("(OO)", keeps, nodes);
     served->result = Py_NewRef(returned);
     const Py_ssize_t count = PyTuple_Size(nodes);
     if (served->keeps == NULL)
         return -1;
-    if (PyTuple_Size(wanted) != served->count || count > SILO_PLAN_NODES)
+    if (PyTuple_Size(conditions) != served->count || count > SILO_PLAN_NODES)
         return refuse("one description an argument, and not too many launches");
-    served->wanted = calloc((size_t)served->count + 1, sizeof *served->wanted);
+    served->conditions = calloc((size_t)served->count + 1, sizeof *served->conditions);
     form->nodes = calloc((size_t)count + 1, sizeof *form->nodes);
     struct silo_plan_effects *effects = calloc((size_t)count + 1, sizeof *effects);
-    int result = served->wanted == NULL || form->nodes == NULL || effects == NULL ? no_memory() : 0;
+    int result =
+        served->conditions == NULL || form->nodes == NULL || effects == NULL ? no_memory() : 0;
     for (int32_t i = 0; i < served->count && result == 0; i++)
-        result = take_wanted(&served->wanted[i], PyTuple_GetItem(wanted, i));
+        result = take_condition(&served->conditions[i], PyTuple_GetItem(conditions, i));
     if (result == 0 &&
         (take_values(form, values, served->count) != 0 || take_checks(form, checks) != 0 ||
          take_memories(form, memories, served->count) != 0))
@@ -805,15 +817,15 @@ struct silo_plan_served *silo_plan_form_new(PyObject *description, int32_t count
 }
 
 void silo_plan_form_free(struct silo_plan_served *served) {
-    for (int way = 0; way < 2; way++)
-        if (served->state[way] != NULL)
-            served->backend->close(served->state[way]);
+    for (int index = 0; index < 2; index++)
+        if (served->state[index] != NULL)
+            served->backend->close(served->state[index]);
     silo_plan_scratch_close(&served->scratch);
-    for (int32_t i = 0; served->wanted != NULL && i < served->count; i++) {
-        Py_XDECREF(served->wanted[i].other);
-        free(served->wanted[i].extents);
+    for (int32_t i = 0; served->conditions != NULL && i < served->count; i++) {
+        Py_XDECREF(served->conditions[i].other);
+        free(served->conditions[i].extents);
     }
-    free(served->wanted);
+    free(served->conditions);
     silo_plan_form_clear(&served->form);
     Py_XDECREF(served->keeps);
     Py_XDECREF(served->result);

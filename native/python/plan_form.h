@@ -17,7 +17,7 @@ enum silo_plan_kind {
 
 /* The condition on an argument for a form to serve the call. Shapes are checked only if `held` is
  * set. */
-struct silo_plan_wanted {
+struct silo_plan_condition {
     uint8_t kind; /* enum silo_plan_kind */
     struct silo_dtype type;
     int32_t device_type, device_id;
@@ -30,8 +30,8 @@ struct silo_plan_wanted {
 
 struct silo_plan_served {
     struct silo_plan_form form;
-    int32_t count;                   /* number of the plan's arguments */
-    struct silo_plan_wanted *wanted; /* owned array of `count` conditions */
+    int32_t count;                          /* number of the plan's arguments */
+    struct silo_plan_condition *conditions; /* owned array of `count` conditions */
     const struct silo_plan_backend *backend;
     void *state[2]; /* the backend's states: in [0] launches wait for each other by their effects,
                        in [1] each launch waits for the one before it */

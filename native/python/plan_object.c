@@ -30,7 +30,7 @@ struct plan {
 };
 
 /* The arguments of one call, after they were read. */
-struct given {
+struct call_arguments {
     PyObject *object[SILO_PLAN_ARGUMENTS];
     uint8_t kind[SILO_PLAN_ARGUMENTS]; /* enum silo_plan_kind */
     uint64_t word[SILO_PLAN_ARGUMENTS], low[SILO_PLAN_ARGUMENTS], high[SILO_PLAN_ARGUMENTS];
@@ -46,17 +46,17 @@ struct given {
 
 /* ---- arguments ---- */
 
-static int place_keyword(const struct plan *self, struct given *given, PyObject *name,
+static int place_keyword(const struct plan *self, struct call_arguments *call, PyObject *name,
                          PyObject *value) {
     for (int32_t i = 0; i < self->count; i++) {
-        PyObject *own = PyTuple_GetItem(self->names, i);
-        if (own != name && PyUnicode_Compare(own, name) != 0)
+        PyObject *parameter = PyTuple_GetItem(self->names, i);
+        if (parameter != name && PyUnicode_Compare(parameter, name) != 0)
             continue;
-        if (given->object[i] != NULL) {
+        if (call->object[i] != NULL) {
             PyErr_Format(silo_argument_error, "%U: argument '%U' is given twice", self->name, name);
             return -1;
         }
-        given->object[i] = value;
+        call->object[i] = value;
         return 0;
     }
     PyErr_Format(silo_argument_error, "%U has no argument '%U'; its arguments: %R", self->name,
@@ -64,8 +64,8 @@ static int place_keyword(const struct plan *self, struct given *given, PyObject 
     return -1;
 }
 
-static int place_all(const struct plan *self, struct given *given, PyObject *const *arguments,
-                     Py_ssize_t positional, PyObject *names) {
+static int place_all(const struct plan *self, struct call_arguments *call,
+                     PyObject *const *arguments, Py_ssize_t positional, PyObject *names) {
     const Py_ssize_t named = names != NULL ? PyTuple_Size(names) : 0;
     if (SILO_UNLIKELY(positional > self->count)) {
         PyErr_Format(silo_argument_error,
@@ -74,12 +74,12 @@ static int place_all(const struct plan *self, struct given *given, PyObject *con
         return -1;
     }
     for (int32_t i = 0; i < self->count; i++)
-        given->object[i] = i < positional ? arguments[i] : NULL;
+        call->object[i] = i < positional ? arguments[i] : NULL;
     for (Py_ssize_t i = 0; i < named; i++)
-        if (place_keyword(self, given, PyTuple_GetItem(names, i), arguments[positional + i]) != 0)
+        if (place_keyword(self, call, PyTuple_GetItem(names, i), arguments[positional + i]) != 0)
             return -1;
     for (int32_t i = 0; i < self->count; i++)
-        if (SILO_UNLIKELY(given->object[i] == NULL)) {
+        if (SILO_UNLIKELY(call->object[i] == NULL)) {
             PyErr_Format(silo_argument_error, "%U is called without '%U'; its arguments: %R",
                          self->name, PyTuple_GetItem(self->names, i), self->names);
             return -1;
@@ -102,31 +102,31 @@ static void reach(const struct silo_shape *shape, uint64_t address, uint64_t *lo
     *high = address + (uint64_t)((above + 1) * shape->itemsize);
 }
 
-static int read_array(const struct plan *self, struct given *given, int32_t index,
+static int read_array(const struct plan *self, struct call_arguments *call, int32_t index,
                       const struct silo_adapter *adapter) {
-    struct silo_shape *shape = &given->shapes[index];
-    if (silo_view_read(given->object[index], adapter, &given->view[index], &given->holds) != 0 ||
-        silo_shape_read(given->object[index], adapter, shape) != 0)
+    struct silo_shape *shape = &call->shapes[index];
+    if (silo_view_read(call->object[index], adapter, &call->view[index], &call->holds) != 0 ||
+        silo_shape_read(call->object[index], adapter, shape) != 0)
         return silo_bad_argument(self->name, PyTuple_GetItem(self->names, index),
-                                 "an array that has its memory", given->object[index]);
-    given->kind[index] = SILO_PLAN_ARRAY;
-    given->word[index] = given->view[index].address;
-    given->sizes[index] = shape->sizes;
-    given->strides[index] = shape->strides;
-    given->ranks[index] = shape->ndim;
-    given->itemsizes[index] = shape->itemsize;
-    reach(shape, given->view[index].address, &given->low[index], &given->high[index]);
-    if (given->adapter == NULL)
-        given->adapter = adapter;
+                                 "an array that has its memory", call->object[index]);
+    call->kind[index] = SILO_PLAN_ARRAY;
+    call->word[index] = call->view[index].address;
+    call->sizes[index] = shape->sizes;
+    call->strides[index] = shape->strides;
+    call->ranks[index] = shape->ndim;
+    call->itemsizes[index] = shape->itemsize;
+    reach(shape, call->view[index].address, &call->low[index], &call->high[index]);
+    if (call->adapter == NULL)
+        call->adapter = adapter;
     return 0;
 }
 
-static int read_number(const struct plan *self, struct given *given, int32_t index,
+static int read_number(const struct plan *self, struct call_arguments *call, int32_t index,
                        PyObject *number) {
     if (PyFloat_Check(number)) {
         const double value = PyFloat_AsDouble(number);
-        memcpy(&given->word[index], &value, sizeof value);
-        given->kind[index] = SILO_PLAN_FLOAT;
+        memcpy(&call->word[index], &value, sizeof value);
+        call->kind[index] = SILO_PLAN_FLOAT;
         return 0;
     }
     int overflow;
@@ -134,20 +134,20 @@ static int read_number(const struct plan *self, struct given *given, int32_t ind
     if (overflow != 0 || (value == -1 && PyErr_Occurred()))
         return silo_bad_argument(self->name, PyTuple_GetItem(self->names, index),
                                  "an integer of 64 bits", number);
-    given->word[index] = (uint64_t)value;
-    given->kind[index] = SILO_PLAN_INT;
+    call->word[index] = (uint64_t)value;
+    call->kind[index] = SILO_PLAN_INT;
     return 0;
 }
 
-static int read_one(const struct plan *self, struct given *given, int32_t index) {
-    PyObject *object = given->object[index];
+static int read_one(const struct plan *self, struct call_arguments *call, int32_t index) {
+    PyObject *object = call->object[index];
     PyTypeObject *type = Py_TYPE(object);
-    given->sizes[index] = given->strides[index] = NULL;
-    given->ranks[index] = given->itemsizes[index] = 0;
-    given->low[index] = given->high[index] = given->word[index] = 0;
+    call->sizes[index] = call->strides[index] = NULL;
+    call->ranks[index] = call->itemsizes[index] = 0;
+    call->low[index] = call->high[index] = call->word[index] = 0;
     if (type == &PyLong_Type || type == &PyFloat_Type)
-        return read_number(self, given, index, object);
-    given->kind[index] = SILO_PLAN_OTHER;
+        return read_number(self, call, index, object);
+    call->kind[index] = SILO_PLAN_OTHER;
     if (object == Py_None || type == &PyBool_Type || type == &PyUnicode_Type)
         return 0;
     const struct silo_adapter *adapter = silo_adapter_of(type);
@@ -156,50 +156,51 @@ static int read_one(const struct plan *self, struct given *given, int32_t index)
     if (adapter->kind == SILO_ADAPT_INT || adapter->kind == SILO_ADAPT_FLOAT) {
         PyObject *number =
             adapter->kind == SILO_ADAPT_INT ? PyNumber_Index(object) : PyNumber_Float(object);
-        const int result = number != NULL ? read_number(self, given, index, number) : -1;
+        const int result = number != NULL ? read_number(self, call, index, number) : -1;
         Py_XDECREF(number);
         return result;
     }
     if (adapter->kind == SILO_ADAPT_NOTHING || adapter->kind > SILO_ADAPT_FLOAT)
         return 0;
-    return read_array(self, given, index, adapter);
+    return read_array(self, call, index, adapter);
 }
 
 /* ---- which form ---- */
 
 /* Returns whether an argument meets a form's condition: 1 or 0. It leaves no exception. */
-static int suits(const struct silo_plan_wanted *wanted, const struct given *given, int32_t index) {
-    if (wanted->kind != given->kind[index])
+static int suits(const struct silo_plan_condition *condition, const struct call_arguments *call,
+                 int32_t index) {
+    if (condition->kind != call->kind[index])
         return 0;
-    if (wanted->kind == SILO_PLAN_OTHER) {
-        PyObject *object = given->object[index];
-        if (wanted->other == object)
+    if (condition->kind == SILO_PLAN_OTHER) {
+        PyObject *object = call->object[index];
+        if (condition->other == object)
             return 1;
-        if (Py_TYPE(wanted->other) != Py_TYPE(object))
+        if (Py_TYPE(condition->other) != Py_TYPE(object))
             return 0;
-        const int same = PyObject_RichCompareBool(wanted->other, object, Py_EQ);
+        const int same = PyObject_RichCompareBool(condition->other, object, Py_EQ);
         if (same < 0)
             PyErr_Clear(); /* an object that cannot be compared counts as different */
         return same > 0;
     }
-    if (wanted->kind != SILO_PLAN_ARRAY)
+    if (condition->kind != SILO_PLAN_ARRAY)
         return 1;
-    const struct silo_view *view = &given->view[index];
-    if (view->dtype.code != wanted->type.code || view->dtype.bits != wanted->type.bits ||
-        view->device_type != wanted->device_type || view->device_id != wanted->device_id ||
-        view->readonly != wanted->readonly ||
-        (wanted->rank >= 0 && given->ranks[index] != wanted->rank))
+    const struct silo_view *view = &call->view[index];
+    if (view->dtype.code != condition->type.code || view->dtype.bits != condition->type.bits ||
+        view->device_type != condition->device_type || view->device_id != condition->device_id ||
+        view->readonly != condition->readonly ||
+        (condition->rank >= 0 && call->ranks[index] != condition->rank))
         return 0;
-    for (int32_t i = 0; wanted->held && i < wanted->rank; i++)
-        if (given->sizes[index][i] != wanted->extents[i] ||
-            given->strides[index][i] != wanted->extents[wanted->rank + i])
+    for (int32_t i = 0; condition->held && i < condition->rank; i++)
+        if (call->sizes[index][i] != condition->extents[i] ||
+            call->strides[index][i] != condition->extents[condition->rank + i])
             return 0;
     return 1;
 }
 
-static bool all_suit(const struct silo_plan_served *served, const struct given *given) {
+static bool all_suit(const struct silo_plan_served *served, const struct call_arguments *call) {
     for (int32_t i = 0; i < served->count; i++)
-        if (suits(&served->wanted[i], given, i) != 1)
+        if (suits(&served->conditions[i], call, i) != 1)
             return false;
     return true;
 }
@@ -218,11 +219,12 @@ static int take(struct silo_plan_served *served) {
 /* The form that this thread is replaying: a signal handler may call the plan again meanwhile. */
 static _Thread_local const struct silo_plan_served *inside;
 
-static int launch(const struct plan *self, struct silo_plan_served *served, int way, void *stream) {
+static int launch(const struct plan *self, struct silo_plan_served *served, int index,
+                  void *stream) {
     silo_error error;
     inside = served;
     PyThreadState *state = PyEval_SaveThread();
-    const int result = served->backend->launch(served->state[way], stream, &error);
+    const int result = served->backend->launch(served->state[index], stream, &error);
     PyEval_RestoreThread(state);
     inside = NULL;
     if (SILO_LIKELY(result == 0))
@@ -237,25 +239,25 @@ static int launch(const struct plan *self, struct silo_plan_served *served, int 
 
 /* Replays a form. Returns 1 if it served the call, 0 if the call needs another form, or -1 with an
  * exception set. Unless `whole` is set, it fills the block but launches nothing. */
-static int replay(struct plan *self, struct silo_plan_served *served, const struct given *given,
-                  bool whole) {
+static int replay(struct plan *self, struct silo_plan_served *served,
+                  const struct call_arguments *call, bool whole) {
     const struct silo_plan_arguments arguments = {
         .bindings = {.slot_count = served->count,
-                     .values = (const int64_t *)given->word,
-                     .shapes = given->sizes,
-                     .strides = given->strides,
-                     .ndims = given->ranks,
-                     .itemsizes = given->itemsizes},
-        .words = given->word,
-        .low = given->low,
-        .high = given->high,
+                     .values = (const int64_t *)call->word,
+                     .shapes = call->sizes,
+                     .strides = call->strides,
+                     .ndims = call->ranks,
+                     .itemsizes = call->itemsizes},
+        .words = call->word,
+        .low = call->low,
+        .high = call->high,
     };
     uint64_t overlaps[SILO_PLAN_MEMORIES];
     silo_plan_overlaps(&served->form, &arguments, overlaps);
     const bool as_recorded =
         served->state[0] != NULL &&
         memcmp(overlaps, served->form.overlaps, served->form.memory_count * sizeof *overlaps) == 0;
-    const int way = as_recorded ? 0 : 1;
+    const int variant = as_recorded ? 0 : 1;
     if (SILO_UNLIKELY(inside == served)) {
         PyErr_Format(silo_launch_error,
                      "%U: this thread is within a replay of the plan, which a signal's handler "
@@ -264,8 +266,8 @@ static int replay(struct plan *self, struct silo_plan_served *served, const stru
         return -1;
     }
     void *stream = NULL;
-    if (served->device != NULL && silo_stream_current(given->adapter, served->memory_type,
-                                                      served->device_index, &stream) != 0)
+    if (served->device != NULL &&
+        silo_stream_current(call->adapter, served->memory_type, served->device_index, &stream) != 0)
         return -1;
     if (take(served) != 0)
         return -1;
@@ -274,12 +276,12 @@ static int replay(struct plan *self, struct silo_plan_served *served, const stru
     uint32_t check;
     int result = -1;
     const uint64_t begun = silo_cpu_now();
-    if (served->backend->begin(served->state[way], &block, &error) != 0) {
+    if (served->backend->begin(served->state[variant], &block, &error) != 0) {
         silo_raise(&error);
     } else {
         switch (silo_plan_fill(&served->form, &arguments, block, &check, &error)) {
         case SILO_PLAN_FILLED:
-            result = !whole || launch(self, served, way, stream) == 0 ? 1 : -1;
+            result = !whole || launch(self, served, variant, stream) == 0 ? 1 : -1;
             served->replays += whole;
             break;
         case SILO_PLAN_OTHER_FORM:
@@ -307,19 +309,19 @@ static PyObject *parts_of(const struct silo_plan_form *form) {
 }
 
 /* Replays a form between calls of a hook, which sees the replay as one launch. */
-static int replay_seen(struct plan *self, struct silo_plan_served *served,
-                       const struct given *given) {
+static int replay_with_hooks(struct plan *self, struct silo_plan_served *served,
+                             const struct call_arguments *call) {
     void *stream = NULL;
     /* Hooks are called only if the form serves the call. */
-    const int serves = replay(self, served, given, false);
+    const int serves = replay(self, served, call, false);
     if (serves <= 0)
         return serves;
-    if (served->device != NULL && silo_stream_current(given->adapter, served->memory_type,
-                                                      served->device_index, &stream) != 0)
+    if (served->device != NULL &&
+        silo_stream_current(call->adapter, served->memory_type, served->device_index, &stream) != 0)
         return -1;
     PyObject *arguments = PyDict_New(), *parts = parts_of(&served->form);
     for (int32_t i = 0; i < self->count && arguments != NULL; i++)
-        if (PyDict_SetItem(arguments, PyTuple_GetItem(self->names, i), given->object[i]) != 0)
+        if (PyDict_SetItem(arguments, PyTuple_GetItem(self->names, i), call->object[i]) != 0)
             Py_CLEAR(arguments);
     PyObject *token = arguments != NULL && parts != NULL && silo_stack_check() == 0
                           ? silo_hooks_enter_plan(self->name, arguments,
@@ -330,54 +332,55 @@ static int replay_seen(struct plan *self, struct silo_plan_served *served,
     Py_XDECREF(parts);
     if (token == NULL)
         return -1;
-    const int result = replay(self, served, given, true);
+    const int result = replay(self, served, call, true);
     return silo_hooks_exit(token) == 0 ? result : -1;
 }
 
 /* Returns the object for one pair (argument's number, object) of a form's result. */
-static PyObject *returned(PyObject *pair, const struct given *given) {
+static PyObject *returned(PyObject *pair, const struct call_arguments *call) {
     const long argument = PyLong_AsLong(PyTuple_GetItem(pair, 0));
-    return Py_NewRef(argument >= 0 ? given->object[argument] : PyTuple_GetItem(pair, 1));
+    return Py_NewRef(argument >= 0 ? call->object[argument] : PyTuple_GetItem(pair, 1));
 }
 
 /* Returns the value of a replay, a new reference. */
-static PyObject *result_of(const struct silo_plan_served *served, const struct given *given) {
+static PyObject *result_of(const struct silo_plan_served *served,
+                           const struct call_arguments *call) {
     if (SILO_LIKELY(served->result == Py_None))
         Py_RETURN_NONE;
     if (!PyTuple_Check(PyTuple_GetItem(served->result, 0)))
-        return returned(served->result, given);
+        return returned(served->result, call);
     const Py_ssize_t count = PyTuple_Size(served->result);
     PyObject *tuple = PyTuple_New(count);
     for (Py_ssize_t i = 0; tuple != NULL && i < count; i++)
-        PyTuple_SetItem(tuple, i, returned(PyTuple_GetItem(served->result, i), given));
+        PyTuple_SetItem(tuple, i, returned(PyTuple_GetItem(served->result, i), call));
     return tuple;
 }
 
-static int serve(struct plan *self, const struct given *given, PyObject **out) {
+static int serve(struct plan *self, const struct call_arguments *call, PyObject **out) {
     const uint32_t count = __atomic_load_n(&self->form_count, __ATOMIC_ACQUIRE);
     const uint32_t last = self->last;
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t number = i == 0 ? last : i <= last ? i - 1 : i;
         struct silo_plan_served *served = self->forms[number];
-        if (!all_suit(served, given))
+        if (!all_suit(served, call))
             continue;
         const int result = SILO_UNLIKELY(silo_hooks_on & ~SILO_LOOKS_FLIGHT)
-                               ? replay_seen(self, served, given)
-                               : replay(self, served, given, true);
+                               ? replay_with_hooks(self, served, call)
+                               : replay(self, served, call, true);
         if (result != 0) {
             self->last = number;
             self->replays += result > 0;
-            *out = result > 0 ? result_of(served, given) : NULL;
+            *out = result > 0 ? result_of(served, call) : NULL;
             return result;
         }
     }
     return 0;
 }
 
-static SILO_NOINLINE PyObject *ask(struct plan *self, const struct given *given) {
+static SILO_NOINLINE PyObject *ask(struct plan *self, const struct call_arguments *call) {
     PyObject *tuple = PyTuple_New(self->count);
     for (int32_t i = 0; tuple != NULL && i < self->count; i++)
-        PyTuple_SetItem(tuple, i, Py_NewRef(given->object[i]));
+        PyTuple_SetItem(tuple, i, Py_NewRef(call->object[i]));
     self->misses++;
     PyObject *result = tuple != NULL && silo_stack_check() == 0
                            ? PyObject_CallMethodObjArgs((PyObject *)self, s_miss, tuple, NULL)
@@ -389,26 +392,26 @@ static SILO_NOINLINE PyObject *ask(struct plan *self, const struct given *given)
 static PyObject *plan_call(PyObject *object, PyObject *const *arguments, size_t flagged,
                            PyObject *names) {
     struct plan *self = (struct plan *)object;
-    struct given given;
+    struct call_arguments call;
     struct silo_shape shapes[(size_t)self->count + 1];
-    given.shapes = shapes;
-    given.adapter = NULL;
-    given.holds = (struct silo_holds){0, 0, given.buffers, given.objects};
-    if (place_all(self, &given, arguments, (Py_ssize_t)(flagged & ~PY_VECTORCALL_ARGUMENTS_OFFSET),
+    call.shapes = shapes;
+    call.adapter = NULL;
+    call.holds = (struct silo_holds){0, 0, call.buffers, call.objects};
+    if (place_all(self, &call, arguments, (Py_ssize_t)(flagged & ~PY_VECTORCALL_ARGUMENTS_OFFSET),
                   names) != 0)
         return NULL;
     int result = 0;
     PyObject *out = NULL;
     for (int32_t i = 0; i < self->count && result == 0; i++)
-        result = read_one(self, &given, i);
+        result = read_one(self, &call, i);
     /* A replay is not used inside a recording, which records the launches themselves, or if hooks
      * want to see each launch. */
     if (result == 0 && SILO_LIKELY(!silo_hooks_on || (silo_recorder == NULL && !silo_hooks_each)))
-        result = serve(self, &given, &out);
-    silo_holds_release(&given.holds);
+        result = serve(self, &call, &out);
+    silo_holds_release(&call.holds);
     if (SILO_LIKELY(result > 0))
         return out;
-    return result < 0 ? NULL : ask(self, &given);
+    return result < 0 ? NULL : ask(self, &call);
 }
 
 static PyObject *plan_tuple_call(PyObject *self, PyObject *args, PyObject *keywords) {
@@ -445,14 +448,14 @@ static PyObject *plan_forms(PyObject *object, PyObject *unused) {
     for (uint32_t i = 0; i < self->form_count && list != NULL; i++) {
         const struct silo_plan_served *served = self->forms[i];
         const struct silo_plan_form *form = &served->form;
-        const char *reason = "", *way = "";
+        const char *reason = "", *description = "";
         const void *state = served->state[served->state[0] != NULL ? 0 : 1];
         if (served->backend->explain != NULL)
-            way = served->backend->explain(state, &reason);
-        PyObject *item = Py_BuildValue("(IIIIIIKKss)", form->node_count, form->move_count,
-                                       form->grid_count, served->streams, form->check_count,
-                                       form->block_bytes, (unsigned long long)served->replays,
-                                       (unsigned long long)served->nanoseconds, way, reason);
+            description = served->backend->explain(state, &reason);
+        PyObject *item = Py_BuildValue(
+            "(IIIIIIKKss)", form->node_count, form->move_count, form->grid_count, served->streams,
+            form->check_count, form->block_bytes, (unsigned long long)served->replays,
+            (unsigned long long)served->nanoseconds, description, reason);
         if (item == NULL || PyList_Append(list, item) != 0)
             Py_CLEAR(list);
         Py_XDECREF(item);
@@ -500,7 +503,7 @@ static int plan_traverse(PyObject *object, visitproc visit, void *arg) {
         Py_VISIT(self->forms[i]->keeps);
         Py_VISIT(self->forms[i]->result);
         for (int32_t k = 0; k < self->forms[i]->count; k++)
-            Py_VISIT(self->forms[i]->wanted[k].other);
+            Py_VISIT(self->forms[i]->conditions[k].other);
     }
     return 0;
 }

@@ -252,17 +252,17 @@ static bool is_cut(const struct silo_holds *holds, const Py_buffer *now) {
 /* Returns whether an array still has the memory that was read. An array read by a capsule counts as
  * unchanged: its capsule is held, and a new capsule may be of a copy. Returns false with an
  * exception set if the array cannot be read. */
-static bool is_there(PyObject *object, const struct silo_adapter *adapter, uint64_t before,
+static bool is_there(PyObject *object, const struct silo_adapter *adapter, uint64_t address,
                      const struct silo_frame *frame) {
     Py_buffer buffer;
     PyObject *objects[2];
     struct silo_holds holds = {0, 0, &buffer, objects};
-    struct silo_view view = {.address = before};
+    struct silo_view view = {.address = address};
     bool result =
         adapter->kind == SILO_ADAPT_DLPACK || silo_view_read(object, adapter, &view, &holds) == 0;
     /* A buffer may fail and be replaced by a capsule, which is not compared. */
     if (result && holds.objects == 0)
-        result = view.address == before && (holds.buffers == 0 || !is_cut(&frame->holds, &buffer));
+        result = view.address == address && (holds.buffers == 0 || !is_cut(&frame->holds, &buffer));
     silo_holds_release(&holds);
     return result;
 }
@@ -274,17 +274,17 @@ static int read_some_again(const struct silo_plan *plan, PyObject *const *argume
     for (int32_t i = 0; i < plan->count; i++) {
         const unsigned kind = silo_code_kind(frame->key[i]);
         PyObject *object = arguments[i];
-        uint64_t before = frame->slots[i];
+        uint64_t address = frame->slots[i];
         if (kind == SILO_VALUE_DESCRIPTOR) {
             object = silo_owner_of(plan, frame, frame->slots[i])->base;
-            before = frame->descriptors[frame->slots[i]].address;
+            address = frame->descriptors[frame->slots[i]].address;
         } else if (kind != SILO_VALUE_POINTER) {
             continue;
         }
         const struct silo_adapter *adapter = silo_adapter_of(Py_TYPE(object));
         if (adapter == NULL)
             return -1;
-        if (adapter->calls != calls || is_there(object, adapter, before, frame))
+        if (adapter->calls != calls || is_there(object, adapter, address, frame))
             continue;
         return silo_bad_argument(plan->kernel, plan->names[i],
                                  "an array that keeps its memory during the call, which a grid "

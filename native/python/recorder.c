@@ -40,12 +40,12 @@ static PyObject *integers(const int64_t *values, uint32_t count) {
 static PyObject *descriptors(const struct silo_frame *frame) {
     PyObject *tuple = PyTuple_New((Py_ssize_t)frame->descriptors_used);
     for (uint32_t i = 0; tuple != NULL && i < frame->descriptors_used; i++) {
-        const struct silo_descriptor *one = &frame->descriptors[i];
-        PyObject *made =
-            Py_BuildValue("(KKKNN)", (unsigned long long)one->address, (unsigned long long)one->nan,
-                          (unsigned long long)one->tf32, integers(one->shape, one->rank),
-                          integers(one->strides, one->rank));
-        if (made == NULL || PyTuple_SetItem(tuple, (Py_ssize_t)i, made) != 0)
+        const struct silo_descriptor *descriptor = &frame->descriptors[i];
+        PyObject *row = Py_BuildValue(
+            "(KKKNN)", (unsigned long long)descriptor->address, (unsigned long long)descriptor->nan,
+            (unsigned long long)descriptor->tf32, integers(descriptor->shape, descriptor->rank),
+            integers(descriptor->strides, descriptor->rank));
+        if (row == NULL || PyTuple_SetItem(tuple, (Py_ssize_t)i, row) != 0)
             Py_CLEAR(tuple);
     }
     return tuple;
@@ -56,9 +56,9 @@ static PyObject *grid_object(const struct silo_launcher *self, const struct silo
                              const struct silo_grid_source *grid,
                              const struct silo_binding *binding) {
     if (silo_recorder->grid != NULL) {
-        PyObject *made = silo_recorder->grid;
+        PyObject *object = silo_recorder->grid;
         silo_recorder->grid = NULL;
-        return made;
+        return object;
     }
     if (inputs->grid != NULL && inputs->grid != Py_None)
         return Py_NewRef(inputs->grid);
@@ -82,21 +82,21 @@ int silo_recorder_add(struct silo_launcher *self, const struct silo_inputs *inpu
         PyTuple_SetItem(options, (Py_ssize_t)i, Py_NewRef(inputs->option_value[i]));
         PyTuple_SetItem(names, (Py_ssize_t)i, Py_NewRef(self->plan.options[inputs->option[i]]));
     }
-    PyObject *entry = NULL, *given = grid_object(self, inputs, grid, binding),
+    PyObject *entry = NULL, *grid_value = grid_object(self, inputs, grid, binding),
              *arguments = objects(inputs->arguments, self->plan.count),
              *slots = words(frame->slots, self->plan.count),
              *codes = words(frame->key, self->plan.count), *described = descriptors(frame);
-    if (options != NULL && names != NULL && given != NULL && arguments != NULL && slots != NULL &&
-        codes != NULL && described != NULL)
+    if (options != NULL && names != NULL && grid_value != NULL && arguments != NULL &&
+        slots != NULL && codes != NULL && described != NULL)
         entry = Py_BuildValue("(OOOOO(LLL)OKOiOiO)", (PyObject *)self, (PyObject *)binding,
                               arguments, slots, codes, (long long)dims[0], (long long)dims[1],
-                              (long long)dims[2], given, (unsigned long long)(uintptr_t)stream,
+                              (long long)dims[2], grid_value, (unsigned long long)(uintptr_t)stream,
                               options, (int)(self->extents.some || self->route == SILO_ROUTE_HELD),
                               names, (int)called, described);
     Py_XDECREF(options);
     Py_XDECREF(names);
     Py_XDECREF(described);
-    Py_XDECREF(given);
+    Py_XDECREF(grid_value);
     Py_XDECREF(arguments);
     Py_XDECREF(slots);
     Py_XDECREF(codes);
@@ -106,15 +106,15 @@ int silo_recorder_add(struct silo_launcher *self, const struct silo_inputs *inpu
 }
 
 struct silo_binding *silo_recorder_binding(struct silo_launcher *self) {
-    if (silo_recorder->known == NULL) {
+    if (silo_recorder->bindings == NULL) {
         PyErr_Format(PyExc_TypeError, "%U has no code for this call yet", self->plan.kernel);
         return NULL;
     }
     const Py_ssize_t next = PyList_Size(silo_recorder->launches);
-    PyObject *known = next < PyList_Size(silo_recorder->known)
-                          ? PyList_GetItem(silo_recorder->known, next)
-                          : NULL;
-    if (known == NULL || PyTuple_GetItem(known, 0) != (PyObject *)self) {
+    PyObject *next_binding = next < PyList_Size(silo_recorder->bindings)
+                                 ? PyList_GetItem(silo_recorder->bindings, next)
+                                 : NULL;
+    if (next_binding == NULL || PyTuple_GetItem(next_binding, 0) != (PyObject *)self) {
         PyErr_Clear();
         PyErr_Format(silo_argument_error,
                      "%U: the function that is recorded made another launch in this place the "
@@ -122,7 +122,7 @@ struct silo_binding *silo_recorder_binding(struct silo_launcher *self) {
                      self->plan.kernel);
         return NULL;
     }
-    return (struct silo_binding *)Py_NewRef(PyTuple_GetItem(known, 1));
+    return (struct silo_binding *)Py_NewRef(PyTuple_GetItem(next_binding, 1));
 }
 
 void silo_recorder_grid(PyObject *grid) {
@@ -148,36 +148,36 @@ void silo_recorder_refuse(PyObject *kernel, PyObject *reason) {
 /* ---- for Python ---- */
 
 static PyObject *py_record(PyObject *module, PyObject *args) {
-    PyObject *launches, *known = Py_None;
+    PyObject *launches, *bindings = Py_None;
     int dry = 0;
     (void)module;
-    if (!PyArg_ParseTuple(args, "O!|pO", &PyList_Type, &launches, &dry, &known))
+    if (!PyArg_ParseTuple(args, "O!|pO", &PyList_Type, &launches, &dry, &bindings))
         return NULL;
-    if (known != Py_None && !PyList_Check(known))
+    if (bindings != Py_None && !PyList_Check(bindings))
         return PyErr_Format(PyExc_TypeError, "an earlier recording is a list");
-    struct silo_recorder *made = PyMem_Calloc(1, sizeof *made);
-    if (made == NULL)
+    struct silo_recorder *recorder = PyMem_Calloc(1, sizeof *recorder);
+    if (recorder == NULL)
         return PyErr_NoMemory();
-    made->dry = dry != 0;
-    made->launches = Py_NewRef(launches);
-    made->known = known != Py_None ? Py_NewRef(known) : NULL;
-    made->outer = silo_recorder;
-    silo_recorder = made;
+    recorder->dry = dry != 0;
+    recorder->launches = Py_NewRef(launches);
+    recorder->bindings = bindings != Py_None ? Py_NewRef(bindings) : NULL;
+    recorder->outer = silo_recorder;
+    silo_recorder = recorder;
     silo_hooks_record(1);
     Py_RETURN_NONE;
 }
 
 static PyObject *py_record_end(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
-    struct silo_recorder *made = silo_recorder;
-    if (made == NULL)
+    struct silo_recorder *recorder = silo_recorder;
+    if (recorder == NULL)
         return PyErr_Format(PyExc_RuntimeError, "nothing is recorded in this thread");
-    silo_recorder = made->outer;
+    silo_recorder = recorder->outer;
     silo_hooks_record(-1);
-    Py_DECREF(made->launches);
-    Py_XDECREF(made->known);
-    Py_XDECREF(made->grid);
-    PyMem_Free(made);
+    Py_DECREF(recorder->launches);
+    Py_XDECREF(recorder->bindings);
+    Py_XDECREF(recorder->grid);
+    PyMem_Free(recorder);
     Py_RETURN_NONE;
 }
 

@@ -11,7 +11,7 @@ struct silo_recorder {
     bool dry;           /* launches are recorded, but not made */
     /* Owned list of an earlier recording, or NULL; in a dry recording, a launch without a binding
      * takes the one that the earlier launch at its position had. */
-    PyObject *known;
+    PyObject *bindings;
     PyObject *grid;              /* owned: the result of the present launch's callable grid */
     struct silo_recorder *outer; /* the recording that this one interrupts */
 };

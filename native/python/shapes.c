@@ -73,9 +73,9 @@ int silo_shape_read(PyObject *object, const struct silo_adapter *adapter,
     }
     if (adapter->kind == SILO_ADAPT_CUDA_DICT) {
         struct silo_view view;
-        const int found = silo_cuda_dict_read(object, &view, shape);
-        if (found != 0)
-            return found > 0 ? 0 : -1;
+        const int status = silo_cuda_dict_read(object, &view, shape);
+        if (status != 0)
+            return status > 0 ? 0 : -1;
     }
     return silo_shape_of_attributes(object, shape);
 }

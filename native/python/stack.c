@@ -12,7 +12,7 @@
 
 /* The thread's stack: its lowest address, and the address below which little of it remains. */
 static _Thread_local struct {
-    bool known;
+    bool is_known;
     uintptr_t low, end;
 } stack;
 
@@ -22,11 +22,11 @@ extern void *__libc_stack_end __attribute__((weak));
 
 /* Finds the stack of the process's first thread, which may grow up to a limit. The system's own
  * function is not used: it reads every line of /proc/self/maps. */
-static bool find_first(uintptr_t here, uintptr_t *low, uintptr_t *size) {
+static bool find_first(uintptr_t address, uintptr_t *low, uintptr_t *size) {
     struct rlimit limit;
     if (getpid() != gettid())
         return false;
-    const uintptr_t top = &__libc_stack_end != NULL ? (uintptr_t)__libc_stack_end : here;
+    const uintptr_t top = &__libc_stack_end != NULL ? (uintptr_t)__libc_stack_end : address;
     *low = 0;
     *size = 0;
     if (getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur < top) {
@@ -36,12 +36,13 @@ static bool find_first(uintptr_t here, uintptr_t *low, uintptr_t *size) {
     return true;
 }
 
-static void find(uintptr_t here, uintptr_t *low, uintptr_t *size) {
+static void find(uintptr_t frame_address, uintptr_t *low, uintptr_t *size) {
     pthread_attr_t attributes;
     void *address = NULL;
     size_t bytes = 0;
     *low = *size = 0;
-    if (find_first(here, low, size) || pthread_getattr_np(pthread_self(), &attributes) != 0)
+    if (find_first(frame_address, low, size) ||
+        pthread_getattr_np(pthread_self(), &attributes) != 0)
         return;
     if (pthread_attr_getstack(&attributes, &address, &bytes) == 0) {
         *low = (uintptr_t)address;
@@ -63,16 +64,16 @@ static void find(uintptr_t here, uintptr_t *low, uintptr_t *size) {
 #endif
 
 int silo_stack_check(void) {
-    const uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-    if (SILO_UNLIKELY(!stack.known)) {
+    const uintptr_t address = (uintptr_t)__builtin_frame_address(0);
+    if (SILO_UNLIKELY(!stack.is_known)) {
         uintptr_t size;
-        find(here, &stack.low, &size);
+        find(address, &stack.low, &size);
         stack.end = stack.low + (size / 4 < ROOM ? size / 4 : ROOM);
-        stack.known = true;
+        stack.is_known = true;
     }
     /* An address below the thread's own stack is on a coroutine's stack, whose limits are unknown.
      */
-    if (SILO_LIKELY(here >= stack.end || here < stack.low))
+    if (SILO_LIKELY(address >= stack.end || address < stack.low))
         return 0;
     PyErr_SetString(PyExc_RecursionError,
                     "calls of kernels within calls (by a grid function, a hook or an argument) "

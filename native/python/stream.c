@@ -28,14 +28,14 @@ static PyObject *attribute(PyObject *object, PyObject *name) {
 /* Reads a stream by CUDA's protocol: `__cuda_stream__` is a method, or an attribute in older
  * libraries, with the value (version, handle). */
 static PyObject *by_protocol(PyObject *object) {
-    PyObject *found = attribute(object, s_protocol);
-    if (found != NULL && PyCallable_Check(found)) {
-        PyObject *pair = PyObject_CallNoArgs(found);
-        Py_DECREF(found);
-        found = pair;
+    PyObject *method = attribute(object, s_protocol);
+    if (method != NULL && PyCallable_Check(method)) {
+        PyObject *pair = PyObject_CallNoArgs(method);
+        Py_DECREF(method);
+        method = pair;
     }
-    PyObject *handle = found ? PySequence_GetItem(found, 1) : NULL;
-    Py_XDECREF(found);
+    PyObject *handle = method ? PySequence_GetItem(method, 1) : NULL;
+    Py_XDECREF(method);
     silo_forget_error();
     return handle;
 }

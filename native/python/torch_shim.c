@@ -60,20 +60,20 @@ static bool resolve(void *library, const char *name, void *slot) {
 }
 
 ptrdiff_t silo_torch_open(const char *library, PyObject *tensor, void *handle, bool rocm) {
-    struct silo_torch found = {.gpu_type = rocm ? SILO_DEVICE_ROCM : SILO_DEVICE_CUDA};
+    struct silo_torch opened = {.gpu_type = rocm ? SILO_DEVICE_ROCM : SILO_DEVICE_CUDA};
     void *lib = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
     if (lib == NULL)
         return 0;
-    if (!resolve(lib, "aoti_torch_get_data_ptr", &found.data_ptr) ||
-        !resolve(lib, "aoti_torch_get_dtype", &found.dtype) ||
-        !resolve(lib, "aoti_torch_get_device_type", &found.device_type) ||
-        !resolve(lib, "aoti_torch_get_device_index", &found.device_index) ||
-        !resolve(lib, "aoti_torch_get_dim", &found.dim) ||
-        !resolve(lib, "aoti_torch_get_sizes", &found.sizes) ||
-        !resolve(lib, "aoti_torch_get_strides", &found.strides))
+    if (!resolve(lib, "aoti_torch_get_data_ptr", &opened.data_ptr) ||
+        !resolve(lib, "aoti_torch_get_dtype", &opened.dtype) ||
+        !resolve(lib, "aoti_torch_get_device_type", &opened.device_type) ||
+        !resolve(lib, "aoti_torch_get_device_index", &opened.device_index) ||
+        !resolve(lib, "aoti_torch_get_dim", &opened.dim) ||
+        !resolve(lib, "aoti_torch_get_sizes", &opened.sizes) ||
+        !resolve(lib, "aoti_torch_get_strides", &opened.strides))
         return 0;
-    resolve(lib, "aoti_torch_get_storage_size", &found.storage_bytes);
-    resolve(lib, "_ZN2at12hasCallbacksEv", &found.observed);
+    resolve(lib, "aoti_torch_get_storage_size", &opened.storage_bytes);
+    resolve(lib, "_ZN2at12hasCallbacksEv", &opened.observed);
     void *implementation;
     /* The first word of an at::Tensor points to its TensorImpl. */
     memcpy(&implementation, handle, sizeof implementation);
@@ -83,74 +83,75 @@ ptrdiff_t silo_torch_open(const char *library, PyObject *tensor, void *handle, b
         void *word;
         memcpy(&word, (char *)tensor + offset, sizeof word);
         if (word == implementation) {
-            found.offset = offset;
+            opened.offset = offset;
             break;
         }
     }
-    if (found.offset != 0)
-        silo_torch = found;
-    return found.offset;
+    if (opened.offset != 0)
+        silo_torch = opened;
+    return opened.offset;
 }
 
 /* Bytes of a TensorImpl that are searched: all of torch 2.13's, which is the smallest. */
 #define SEARCHED 176
 
-/* Returns the only offset at which the 16-bit word equals wanted[i] in each tensor i; 0 if there is
+/* Returns the only offset at which the 16-bit word equals words[i] in each tensor i; 0 if there is
  * none, or several. */
-static ptrdiff_t find(PyObject *const *tensors, const uint16_t *wanted, Py_ssize_t count,
+static ptrdiff_t find(PyObject *const *tensors, const uint16_t *words, Py_ssize_t count,
                       ptrdiff_t step) {
-    ptrdiff_t found = 0;
-    for (ptrdiff_t at = 8; at + 2 <= SEARCHED; at += step) {
+    ptrdiff_t offset = 0;
+    for (ptrdiff_t offset_in_tensor = 8; offset_in_tensor + 2 <= SEARCHED;
+         offset_in_tensor += step) {
         Py_ssize_t i = 0;
         for (; i < count; i++) {
             const char *implementation;
             uint16_t word;
             memcpy(&implementation, silo_torch_handle(tensors[i]), sizeof implementation);
-            memcpy(&word, implementation + at, sizeof word);
-            if (word != wanted[i])
+            memcpy(&word, implementation + offset_in_tensor, sizeof word);
+            if (word != words[i])
                 break;
         }
-        if (i == count && found != 0)
+        if (i == count && offset != 0)
             return 0;
         if (i == count)
-            found = at;
+            offset = offset_in_tensor;
     }
-    return found;
+    return offset;
 }
 
-struct extents_place {
+struct extents_offsets {
     ptrdiff_t rank, sizes, strides;
     const void *plain;
 };
 
 /* Finds where one tensor stores its extents. Returns false if they are not stored as in a plain
  * tensor. */
-static bool place_of(PyObject *tensor, struct extents_place *place) {
+static bool offsets_of(PyObject *tensor, struct extents_offsets *offsets) {
     void *handle = silo_torch_handle(tensor);
-    const char *implementation, *at;
+    const char *implementation, *rank_address;
     int64_t rank, *sizes, *strides;
     memcpy(&implementation, handle, sizeof implementation);
-    memcpy(&place->plain, implementation, sizeof place->plain);
+    memcpy(&offsets->plain, implementation, sizeof offsets->plain);
     if (silo_torch.dim(handle, &rank) | silo_torch.sizes(handle, &sizes) |
         silo_torch.strides(handle, &strides))
         return false;
     /* Subtracted as integers, because torch may return a pointer outside the TensorImpl. */
-    place->sizes = (ptrdiff_t)((uintptr_t)sizes - (uintptr_t)implementation);
-    place->strides = (ptrdiff_t)((uintptr_t)strides - (uintptr_t)implementation);
-    place->rank = place->sizes - (ptrdiff_t)sizeof rank;
-    if (place->rank < 8 || place->strides - place->sizes != SILO_TORCH_AXES * 8 ||
-        place->strides + SILO_TORCH_AXES * 8 > SEARCHED)
+    offsets->sizes = (ptrdiff_t)((uintptr_t)sizes - (uintptr_t)implementation);
+    offsets->strides = (ptrdiff_t)((uintptr_t)strides - (uintptr_t)implementation);
+    offsets->rank = offsets->sizes - (ptrdiff_t)sizeof rank;
+    if (offsets->rank < 8 || offsets->strides - offsets->sizes != SILO_TORCH_AXES * 8 ||
+        offsets->strides + SILO_TORCH_AXES * 8 > SEARCHED)
         return false;
-    at = implementation + place->rank;
-    return rank <= SILO_TORCH_AXES && memcmp(at, &rank, sizeof rank) == 0;
+    rank_address = implementation + offsets->rank;
+    return rank <= SILO_TORCH_AXES && memcmp(rank_address, &rank, sizeof rank) == 0;
 }
 
 /* Finds where tensors store their extents. The offsets are used only if tensors of every rank up to
  * SILO_TORCH_AXES agree, and if `tensors` also has one of a higher rank: such a tensor stores its
  * rank at the same place but its extents elsewhere. */
 static void find_extents(PyObject *const *tensors, Py_ssize_t count) {
-    struct extents_place found, other;
-    uint32_t seen = 0;
+    struct extents_offsets first, other;
+    uint32_t ranks = 0;
     silo_torch.rank_offset = 0;
     for (Py_ssize_t i = 0; i < count; i++) {
         void *handle = silo_torch_handle(tensors[i]);
@@ -160,22 +161,22 @@ static void find_extents(PyObject *const *tensors, Py_ssize_t count) {
         if (rank > SILO_TORCH_AXES) {
             const char *implementation;
             memcpy(&implementation, handle, sizeof implementation);
-            if (seen == 0 || memcmp(implementation + found.rank, &rank, sizeof rank) != 0)
+            if (ranks == 0 || memcmp(implementation + first.rank, &rank, sizeof rank) != 0)
                 return;
-            seen |= 1U << (SILO_TORCH_AXES + 1);
+            ranks |= 1U << (SILO_TORCH_AXES + 1);
             continue;
         }
-        if (!place_of(tensors[i], seen == 0 ? &found : &other) ||
-            (seen != 0 && memcmp(&found, &other, sizeof found) != 0))
+        if (!offsets_of(tensors[i], ranks == 0 ? &first : &other) ||
+            (ranks != 0 && memcmp(&first, &other, sizeof first) != 0))
             return;
-        seen |= 1U << rank;
+        ranks |= 1U << rank;
     }
-    if (seen != (1U << (SILO_TORCH_AXES + 2)) - 1)
+    if (ranks != (1U << (SILO_TORCH_AXES + 2)) - 1)
         return;
-    silo_torch.plain = found.plain;
-    silo_torch.sizes_offset = found.sizes;
-    silo_torch.strides_offset = found.strides;
-    silo_torch.rank_offset = found.rank;
+    silo_torch.plain = first.plain;
+    silo_torch.sizes_offset = first.sizes;
+    silo_torch.strides_offset = first.strides;
+    silo_torch.rank_offset = first.rank;
 }
 
 void silo_torch_probe(PyObject *const *tensors, Py_ssize_t count) {
@@ -199,22 +200,23 @@ void silo_torch_probe(PyObject *const *tensors, Py_ssize_t count) {
 
 void silo_torch_probe_keys(PyObject *const *tensors, const uint64_t *keys, Py_ssize_t count,
                            uint64_t other_values) {
-    ptrdiff_t found = 0;
-    for (ptrdiff_t at = 8; silo_torch.offset != 0 && at + 8 <= SEARCHED; at += 8) {
+    ptrdiff_t offset = 0;
+    for (ptrdiff_t offset_in_tensor = 8; silo_torch.offset != 0 && offset_in_tensor + 8 <= SEARCHED;
+         offset_in_tensor += 8) {
         Py_ssize_t i = 0;
         for (; i < count; i++) {
             const char *implementation;
             memcpy(&implementation, silo_torch_handle(tensors[i]), sizeof implementation);
-            if (memcmp(implementation + at, &keys[i], sizeof keys[i]) != 0)
+            if (memcmp(implementation + offset_in_tensor, &keys[i], sizeof keys[i]) != 0)
                 break;
         }
-        if (i == count && found != 0)
+        if (i == count && offset != 0)
             return;
         if (i == count)
-            found = at;
+            offset = offset_in_tensor;
     }
-    silo_torch.keys_offset = found;
-    silo_torch.other_values = found != 0 ? other_values : 0;
+    silo_torch.keys_offset = offset;
+    silo_torch.other_values = offset != 0 ? other_values : 0;
 }
 
 int32_t silo_torch_other_device(int32_t device_type) {
@@ -223,10 +225,10 @@ int32_t silo_torch_other_device(int32_t device_type) {
         [SILO_TORCH_VULKAN] = SILO_DEVICE_VULKAN, [SILO_TORCH_XPU] = SILO_DEVICE_ONEAPI,
         [SILO_TORCH_MPS] = SILO_DEVICE_METAL,
     };
-    const bool known = device_type >= 0 && (size_t)device_type < sizeof types / sizeof *types &&
-                       types[device_type] != SILO_DEVICE_UNKNOWN;
+    const bool is_known = device_type >= 0 && (size_t)device_type < sizeof types / sizeof *types &&
+                          types[device_type] != SILO_DEVICE_UNKNOWN;
     /* DLPack has no type for the device. */
-    return known ? types[device_type] : SILO_DEVICE_EXTENSION;
+    return is_known ? types[device_type] : SILO_DEVICE_EXTENSION;
 }
 
 bool silo_torch_open_stream(const char *library) {

@@ -1,7 +1,7 @@
 #include "triton_bound.h"
 
+#include "canonical_names.h"
 #include "flat.h"
-#include "kept_names.h"
 #include "locks.h"
 #include "stand_in.h"
 
@@ -44,10 +44,10 @@ static void drop(struct silo_triton_bound *bound) {
 }
 
 /* Takes the spare memory, which refers to nothing but its grid, or allocates some. */
-SILO_INLINE struct silo_triton_bound *take_spare(struct silo_triton_bound **place) {
+SILO_INLINE struct silo_triton_bound *take_spare(struct silo_triton_bound **slot) {
     SILO_LOCK(&spare_lock);
-    struct silo_triton_bound *bound = *place;
-    *place = NULL;
+    struct silo_triton_bound *bound = *slot;
+    *slot = NULL;
     SILO_UNLOCK(&spare_lock);
     if (bound == NULL) {
         bound = PyObject_GC_New(struct silo_triton_bound, bound_type);
@@ -101,12 +101,12 @@ static SILO_HOT void bound_dealloc(PyObject *object) {
     PyObject *owner = bound->owner;
     if (bound->tracked)
         PyObject_GC_UnTrack(object);
-    struct silo_triton_bound **place = bound->grid != NULL ? &spare : &spare_run;
+    struct silo_triton_bound **slot = bound->grid != NULL ? &spare : &spare_run;
     if (bound->grid != NULL && (!bound->plain || !PyTuple_CheckExact(bound->grid)))
         Py_CLEAR(bound->grid); /* the grid may refer to any object */
     SILO_LOCK(&spare_lock);
-    struct silo_triton_bound *extra = *place;
-    *place = bound;
+    struct silo_triton_bound *extra = *slot;
+    *slot = bound;
     SILO_UNLOCK(&spare_lock);
     drop(extra);
     Py_DECREF(owner);
@@ -145,7 +145,7 @@ static SILO_HOT PyObject *run_few(const struct silo_triton_bound *bound, PyObjec
     }
     if (SILO_UNLIKELY(!strings))
         PyErr_SetString(PyExc_TypeError, "keywords must be strings");
-    else if (named == 0 || SILO_LIKELY((all = silo_kept_tuple(names, named)) != NULL))
+    else if (named == 0 || SILO_LIKELY((all = silo_cached_tuple(names, named)) != NULL))
         result = bound->run(bound->owner, values, positional, all);
     for (Py_ssize_t i = 0; i < named; i++)
         Py_DECREF(values[positional + i]);
@@ -163,19 +163,19 @@ static SILO_HOT PyObject *tuple_call(PyObject *self, PyObject *args, PyObject *k
 
 /* Makes two objects of the same `owner.run` equal, as two bound methods are. */
 static PyObject *bound_compare(PyObject *object, PyObject *other, int operation) {
-    const struct silo_triton_bound *one = (struct silo_triton_bound *)object,
+    const struct silo_triton_bound *left = (struct silo_triton_bound *)object,
                                    *two = (struct silo_triton_bound *)other;
     if ((operation != Py_EQ && operation != Py_NE) || Py_TYPE(other) != bound_type)
         Py_RETURN_NOTIMPLEMENTED;
-    const bool same =
-        object == other || (one->run != NULL && one->run == two->run && one->owner == two->owner);
+    const bool same = object == other ||
+                      (left->run != NULL && left->run == two->run && left->owner == two->owner);
     return PyBool_FromLong(same == (operation == Py_EQ));
 }
 
 static Py_hash_t bound_hash(PyObject *object) {
     const struct silo_triton_bound *bound = (struct silo_triton_bound *)object;
-    const void *what = bound->run != NULL ? (const void *)bound->owner : (const void *)object;
-    const Py_hash_t hash = (Py_hash_t)((uintptr_t)what >> 4);
+    const void *address = bound->run != NULL ? (const void *)bound->owner : (const void *)object;
+    const Py_hash_t hash = (Py_hash_t)((uintptr_t)address >> 4);
     return hash != -1 ? hash : -2;
 }
 

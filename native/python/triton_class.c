@@ -21,13 +21,13 @@ SILO_NOINLINE bool silo_triton_class_finds(const struct silo_triton_class *serve
                                            PyObject *object) {
     PyErr_Clear();
     PyObject *run = PyObject_GetAttr((PyObject *)Py_TYPE(object), silo_triton_s_run);
-    const bool ours = run != NULL && run == served->run;
+    const bool is_silo = run != NULL && run == served->run;
     Py_XDECREF(run);
     PyErr_Clear();
-    return ours;
+    return is_silo;
 }
 
 int silo_triton_class_init(void) {
-    static const struct silo_name words[] = {{&silo_triton_s_run, "run"}};
-    return silo_intern(words, sizeof words / sizeof *words);
+    static const struct silo_name names[] = {{&silo_triton_s_run, "run"}};
+    return silo_intern(names, sizeof names / sizeof *names);
 }

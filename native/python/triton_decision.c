@@ -1,12 +1,12 @@
 #include "triton_decision.h"
 
-#include "kept_names.h"
+#include "canonical_names.h"
 #include "locks.h"
 #include "names.h"
 #include "torch_shim.h"
 
 #define SCALAR_TYPES 64    /* number of torch's scalar types */
-#define KEPT_KEYS 64       /* a power of two */
+#define CACHED_KEYS 64     /* a power of two */
 #define MOST_SEARCHED 1024 /* caches with more members are not searched */
 
 static PyObject *dtype_texts[SCALAR_TYPES]; /* owned: str(dtype), by torch's number of the dtype */
@@ -15,13 +15,13 @@ static PyObject *s_dtype;
 /* The last key that was looked up in a cache. The next call usually has an equal key: then no tuple
  * is made, and the cache finds its own tuple by its address. The config itself is read from the
  * cache each time. */
-struct kept_key {
+struct cached_key {
     const void *cache; /* compared only, never read */
-    PyObject *made;    /* owned tuple of plain values, or NULL */
+    PyObject *key;     /* owned tuple of plain values, or NULL */
     PyObject *stored;  /* owned: the equal tuple in the cache; NULL if it was not searched for */
 };
-static struct kept_key kept_keys[KEPT_KEYS];
-static silo_lock kept_lock;
+static struct cached_key cached_keys[CACHED_KEYS];
+static silo_lock cached_lock;
 
 /* The parts of a key; owned. */
 struct parts {
@@ -74,31 +74,31 @@ static int read_parts(struct parts *parts, PyObject *arg_names, PyObject *keys,
     const Py_ssize_t count = PyList_Size(arg_names), key_count = PyList_Size(keys);
     PyObject *by_name[SILO_TUNED_VALUES], *own_names[SILO_TUNED_VALUES];
     PyObject *in_order[SILO_TUNED_VALUES];
-    Py_ssize_t given = 0;
+    Py_ssize_t passed = 0;
     parts->count = 0;
     if (count > SILO_TUNED_VALUES || positional > count || key_count > SILO_TUNED_VALUES)
         return -1;
     for (Py_ssize_t i = 0; i < count; i++)
         own_names[i] = silo_canonical_name(PyList_GetItem(arg_names, i));
     for (Py_ssize_t i = 0; i < positional; i++)
-        in_order[given++] = by_name[i] = arguments[i];
+        in_order[passed++] = by_name[i] = arguments[i];
     for (Py_ssize_t i = positional; i < count; i++)
         by_name[i] = NULL;
     for (Py_ssize_t i = 0; i < named; i++) {
-        const Py_ssize_t place = index_of(own_names, count, names[i]);
-        if (place < 0)
+        const Py_ssize_t index = index_of(own_names, count, names[i]);
+        if (index < 0)
             continue;
-        if (by_name[place] != NULL)
+        if (by_name[index] != NULL)
             return -1; /* the argument is given twice */
-        in_order[given++] = by_name[place] = arguments[positional + i];
+        in_order[passed++] = by_name[index] = arguments[positional + i];
     }
     for (Py_ssize_t i = 0; i < key_count; i++) {
-        const Py_ssize_t place =
+        const Py_ssize_t index =
             index_of(own_names, count, silo_canonical_name(PyList_GetItem(keys, i)));
-        if (place >= 0 && by_name[place] != NULL)
-            parts->items[parts->count++] = Py_NewRef(by_name[place]);
+        if (index >= 0 && by_name[index] != NULL)
+            parts->items[parts->count++] = Py_NewRef(by_name[index]);
     }
-    for (Py_ssize_t i = 0; i < given; i++) {
+    for (Py_ssize_t i = 0; i < passed; i++) {
         PyObject *text = dtype_text(in_order[i]);
         if (text != NULL)
             parts->items[parts->count++] = text;
@@ -110,17 +110,17 @@ static int read_parts(struct parts *parts, PyObject *arg_names, PyObject *keys,
 
 /* Returns whether two values are equal as parts of a key. It runs no Python code, and returns false
  * if that would be needed. */
-static bool is_same(PyObject *one, PyObject *other) {
-    if (one == other)
+static bool is_same(PyObject *left, PyObject *other) {
+    if (left == other)
         return true;
-    if (PyLong_CheckExact(one) && PyLong_CheckExact(other)) {
+    if (PyLong_CheckExact(left) && PyLong_CheckExact(other)) {
         int first_overflow, second_overflow;
-        const long long first = PyLong_AsLongLongAndOverflow(one, &first_overflow);
+        const long long first = PyLong_AsLongLongAndOverflow(left, &first_overflow);
         const long long second = PyLong_AsLongLongAndOverflow(other, &second_overflow);
         return first == second && first_overflow == 0 && second_overflow == 0;
     }
-    return PyUnicode_CheckExact(one) && PyUnicode_CheckExact(other) &&
-           PyUnicode_Compare(one, other) == 0;
+    return PyUnicode_CheckExact(left) && PyUnicode_CheckExact(other) &&
+           PyUnicode_Compare(left, other) == 0;
 }
 
 static bool is_plain(PyObject *value) {
@@ -153,41 +153,41 @@ static SILO_NOINLINE PyObject *stored_key(PyObject *cache, const struct parts *p
 
 /* Keeps a key for the next look-up, unless this would keep objects other than plain values alive.
  */
-static void keep(struct kept_key *at, const void *cache, const struct parts *parts, PyObject *made,
-                 PyObject *stored) {
+static void keep(struct cached_key *slot, const void *cache, const struct parts *parts,
+                 PyObject *key, PyObject *stored) {
     for (Py_ssize_t i = 0; i < parts->count; i++) {
         if (!is_plain(parts->items[i]))
             return;
     }
-    SILO_LOCK(&kept_lock);
-    const struct kept_key old = *at;
-    *at = (struct kept_key){cache, Py_NewRef(made), Py_XNewRef(stored)};
-    SILO_UNLOCK(&kept_lock);
-    Py_XDECREF(old.made);
+    SILO_LOCK(&cached_lock);
+    const struct cached_key old = *slot;
+    *slot = (struct cached_key){cache, Py_NewRef(key), Py_XNewRef(stored)};
+    SILO_UNLOCK(&cached_lock);
+    Py_XDECREF(old.key);
     Py_XDECREF(old.stored);
 }
 
 /* Returns the cache's config for a key of these parts, borrowed; NULL, perhaps with an exception
  * set. */
 static PyObject *look_up(PyObject *cache, const struct parts *parts) {
-    struct kept_key *at = &kept_keys[(size_t)(uintptr_t)cache >> 4 & (KEPT_KEYS - 1)];
-    SILO_LOCK(&kept_lock);
-    struct kept_key last = *at;
+    struct cached_key *slot = &cached_keys[(size_t)(uintptr_t)cache >> 4 & (CACHED_KEYS - 1)];
+    SILO_LOCK(&cached_lock);
+    struct cached_key last = *slot;
     const bool again =
-        last.cache == cache && last.made != NULL && equals(last.made, parts->items, parts->count);
-    PyObject *key = !again ? NULL : Py_NewRef(last.stored != NULL ? last.stored : last.made);
+        last.cache == cache && last.key != NULL && equals(last.key, parts->items, parts->count);
+    PyObject *key = !again ? NULL : Py_NewRef(last.stored != NULL ? last.stored : last.key);
     const bool search = again && last.stored == NULL;
-    SILO_UNLOCK(&kept_lock);
+    SILO_UNLOCK(&cached_lock);
     if (search) {
         PyObject *stored = stored_key(cache, parts);
-        keep(at, cache, parts, key, stored != NULL ? stored : key);
+        keep(slot, cache, parts, key, stored != NULL ? stored : key);
         Py_XDECREF(stored);
     } else if (!again) {
         key = PyTuple_New(parts->count);
         for (Py_ssize_t i = 0; key != NULL && i < parts->count; i++)
             PyTuple_SetItem(key, i, Py_NewRef(parts->items[i]));
         if (key != NULL)
-            keep(at, cache, parts, key, NULL);
+            keep(slot, cache, parts, key, NULL);
     }
     PyObject *config = key != NULL ? PyDict_GetItemWithError(cache, key) : NULL;
     Py_XDECREF(key);
@@ -207,6 +207,6 @@ PyObject *silo_triton_decision(PyObject *arg_names, PyObject *keys, PyObject *ca
 }
 
 int silo_triton_decision_init(void) {
-    static const struct silo_name words[] = {{&s_dtype, "dtype"}};
-    return silo_intern(words, sizeof words / sizeof *words);
+    static const struct silo_name names[] = {{&s_dtype, "dtype"}};
+    return silo_intern(names, sizeof names / sizeof *names);
 }

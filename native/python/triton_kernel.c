@@ -26,19 +26,19 @@ SILO_INLINE struct silo_triton_kernel *kernel_of(const struct silo_triton_call *
     PyObject *dict = PyObject_GenericGetDict(function, NULL);
     if (SILO_UNLIKELY(dict == NULL))
         return NULL;
-    PyObject *found = PyDict_GetItemWithError(dict, s_kernel);
+    PyObject *entry = PyDict_GetItemWithError(dict, s_kernel);
     Py_DECREF(dict); /* the function still holds it */
-    if (SILO_LIKELY(found != NULL && Py_TYPE(found) == kernel_type &&
-                    ((struct silo_triton_kernel *)found)->function == function))
-        return (struct silo_triton_kernel *)found;
+    if (SILO_LIKELY(entry != NULL && Py_TYPE(entry) == kernel_type &&
+                    ((struct silo_triton_kernel *)entry)->function == function))
+        return (struct silo_triton_kernel *)entry;
     PyObject *const first = call->compiled ? first_launch : first_use;
     if (PyErr_Occurred() || first == NULL)
         return NULL;
-    found = silo_call_one(first, function);
-    Py_XDECREF(found); /* the function's dictionary still holds it */
-    if (found == NULL || Py_TYPE(found) != kernel_type)
+    entry = silo_call_one(first, function);
+    Py_XDECREF(entry); /* the function's dictionary still holds it */
+    if (entry == NULL || Py_TYPE(entry) != kernel_type)
         return NULL;
-    return (struct silo_triton_kernel *)found;
+    return (struct silo_triton_kernel *)entry;
 }
 
 /* Returns whether the guard may be used for a launch now. */
@@ -59,10 +59,10 @@ static SILO_NOINLINE bool may_go(const struct silo_triton_kernel *kernel) {
     if (kernel->changed == NULL || silo_triton_globals_hold(kernel))
         return true;
     PyObject *changed = Py_NewRef(kernel->changed);
-    PyObject *said = PyObject_CallNoArgs(changed);
+    PyObject *result = PyObject_CallNoArgs(changed);
     Py_DECREF(changed);
-    Py_XDECREF(said);
-    return said != NULL;
+    Py_XDECREF(result);
+    return result != NULL;
 }
 
 /* Clears the guard after the program emptied Triton's caches, so that the kernel is compiled again
@@ -70,7 +70,7 @@ static SILO_NOINLINE bool may_go(const struct silo_triton_kernel *kernel) {
 static SILO_NOINLINE void forget(struct silo_triton_kernel *kernel) {
     kernel->device_count = PyDict_Size(kernel->devices);
     kernel->cached = PyDict_Size(kernel->caches);
-    silo_known_clear(&kernel->launcher->known);
+    silo_binding_table_clear(&kernel->launcher->bindings);
 }
 
 SILO_INLINE bool has_shrunk(const struct silo_triton_kernel *kernel) {
@@ -89,8 +89,8 @@ static bool is_warmup(const struct silo_triton_call *call) {
 
 /* Lets Triton make the call, and counts the launch by `reason`. */
 static SILO_NOINLINE PyObject *go(struct silo_triton_call *call, const char *reason) {
-    return is_warmup(call) ? silo_triton_own_way(call, NULL)
-                           : silo_triton_own_way_for(call, reason);
+    return is_warmup(call) ? silo_triton_fall_back(call, NULL)
+                           : silo_triton_fall_back_for(call, reason);
 }
 
 /* Lets Triton make a call for which the guard was not used. The reason is `odd`; if that is NULL,
@@ -98,7 +98,7 @@ static SILO_NOINLINE PyObject *go(struct silo_triton_call *call, const char *rea
 static SILO_NOINLINE PyObject *go_unasked(struct silo_triton_call *call, const char *odd) {
     const struct silo_triton_kernel *kernel = call->kernel;
     if (kernel != NULL && kernel->refused != NULL)
-        return silo_triton_own_way(call, is_warmup(call) ? NULL : kernel->refused);
+        return silo_triton_fall_back(call, is_warmup(call) ? NULL : kernel->refused);
     if (odd != NULL)
         return go(call, odd);
     const bool hooked = kernel != NULL && kernel->hooks && PyList_Size(kernel->hooks) > 0;
@@ -110,23 +110,23 @@ static SILO_NOINLINE PyObject *go_unasked(struct silo_triton_call *call, const c
 static SILO_HOT PyObject *invoke(struct silo_triton_call *call, const int64_t *dims) {
     struct silo_launcher *launcher = call->kernel->launcher;
     struct silo_inputs inputs;
-    struct silo_grid_source source, *given = NULL;
+    struct silo_grid_source source, *grid_source = NULL;
     if (dims != NULL) {
         source.callable = NULL;
         source.object = call->grid;
         memcpy(source.dims, dims, sizeof source.dims);
-        given = &source;
+        grid_source = &source;
     } else if (call->grid != NULL) {
         source.callable = call->grid;
-        given = &source;
+        grid_source = &source;
     }
     inputs.triton = call;
     inputs.stream = inputs.grid = NULL;
     inputs.options = 0;
     if (SILO_LIKELY(call->names == NULL && call->positional == launcher->plan.count &&
-                    given != NULL)) {
+                    grid_source != NULL)) {
         inputs.arguments = call->arguments;
-        return silo_launch_triton(launcher, &inputs, given);
+        return silo_launch_triton(launcher, &inputs, grid_source);
     }
     if (SILO_UNLIKELY(call->compiled))
         return go(call, "the number of its arguments is not that of its parameters");
@@ -138,31 +138,31 @@ static SILO_HOT PyObject *invoke(struct silo_triton_call *call, const int64_t *d
     PyObject *result = NULL;
     PyObject *full[(size_t)launcher->plan.count + 1];
     PyObject *grid = form->grid >= 0 ? call->arguments[form->grid] : NULL;
-    bool own = form->foreign || (call->grid != NULL) == (grid != NULL || form->warmup >= 0);
-    if (!own && form->warmup >= 0)
-        own = call->arguments[form->warmup] != Py_False;
-    if (!own && grid != NULL) {
+    bool falls_back = form->foreign || (call->grid != NULL) == (grid != NULL || form->warmup >= 0);
+    if (!falls_back && form->warmup >= 0)
+        falls_back = call->arguments[form->warmup] != Py_False;
+    if (!falls_back && grid != NULL) {
         call->named = grid;
         if (PyCallable_Check(grid)) {
             source.callable = grid;
         } else {
             source.callable = NULL;
             source.object = grid;
-            own = !PyTuple_Check(grid) ||
-                  silo_grid_parse(launcher->plan.kernel, grid, source.dims) != 0;
+            falls_back = !PyTuple_Check(grid) ||
+                         silo_grid_parse(launcher->plan.kernel, grid, source.dims) != 0;
             PyErr_Clear();
         }
-        given = &source;
+        grid_source = &source;
     }
-    if (own) {
+    if (falls_back) {
         result =
             go(call, form->foreign ? "a keyword that Silo's guard does not compare" : ODD_GRID);
     } else {
         for (int32_t i = 0; i < launcher->plan.count; i++) {
-            const int16_t place = form->source[i];
-            full[i] = place >= 0                   ? call->arguments[place]
-                      : place == SILO_FORM_DEFAULT ? launcher->plan.defaults[i]
-                                                   : NULL;
+            const int16_t source = form->source[i];
+            full[i] = source >= 0                   ? call->arguments[source]
+                      : source == SILO_FORM_DEFAULT ? launcher->plan.defaults[i]
+                                                    : NULL;
         }
         inputs.arguments = full;
         inputs.options = form->options;
@@ -170,7 +170,7 @@ static SILO_HOT PyObject *invoke(struct silo_triton_call *call, const int64_t *d
             inputs.option[i] = form->option[i];
             inputs.option_value[i] = call->arguments[form->option_source[i]];
         }
-        result = silo_launch_triton(launcher, &inputs, given);
+        result = silo_launch_triton(launcher, &inputs, grid_source);
     }
     if (temporary)
         silo_form_free(form);
@@ -179,9 +179,9 @@ static SILO_HOT PyObject *invoke(struct silo_triton_call *call, const int64_t *d
 
 /* Makes a call of a Triton program. `odd` is the reason why the guard cannot be used, or NULL. */
 SILO_INLINE PyObject *serve(struct silo_triton_call *call, const int64_t *dims, const char *odd) {
-    struct silo_situation *now = silo_situation_now();
+    struct silo_triton_settings *now = silo_triton_settings_now();
     if (SILO_UNLIKELY(now == NULL))
-        return PyErr_Occurred() ? NULL : silo_triton_own_way(call, NULL);
+        return PyErr_Occurred() ? NULL : silo_triton_fall_back(call, NULL);
     PyObject *result = NULL;
     struct silo_triton_kernel *kernel = now->blocked ? NULL : kernel_of(call);
     if (SILO_UNLIKELY(now->blocked))
@@ -198,10 +198,10 @@ SILO_INLINE PyObject *serve(struct silo_triton_call *call, const int64_t *dims, 
         /* Held, because a program may empty the function's dictionary meanwhile. */
         Py_INCREF((PyObject *)kernel);
         call->kernel = kernel;
-        call->situation = now;
+        call->settings = now;
         if (SILO_UNLIKELY(has_shrunk(kernel)))
             forget(kernel);
-        if (SILO_LIKELY(silo_triton_place(call) == 0))
+        if (SILO_LIKELY(silo_triton_find_queue(call) == 0))
             result = invoke(call, dims);
         Py_CLEAR(call->dims);
         if (call->compiled && kernel->of != NULL) {
@@ -300,9 +300,9 @@ static PyObject *compiled_getitem(PyObject *compiled, PyObject *grid) {
 
 static PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     static char *names[] = {"function", "launcher", "told", "refused", "of", NULL};
-    PyObject *function, *launcher, *told, *refused, *of = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOOO|O!", names, &function, &launcher, &told,
-                                     &refused, kernel_type, &of))
+    PyObject *function, *launcher, *on_reason, *refused, *of = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOOO|O!", names, &function, &launcher,
+                                     &on_reason, &refused, kernel_type, &of))
         return NULL;
     if (launcher != Py_None && !PyObject_TypeCheck(launcher, silo_launcher_type))
         return PyErr_Format(PyExc_TypeError, "launcher is a Launcher or None");
@@ -310,7 +310,7 @@ static PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *keywor
     if (self == NULL)
         return NULL;
     self->function = function;
-    self->told = Py_NewRef(told);
+    self->on_reason = Py_NewRef(on_reason);
     self->of = (struct silo_triton_kernel *)Py_XNewRef(of);
     self->refused = refused == Py_None ? NULL : Py_NewRef(refused);
     if (launcher != Py_None)
@@ -325,19 +325,19 @@ static PyObject *kernel_learned(PyObject *object, PyObject *args) {
                           &PyDict_Type, &caches, &PyDict_Type, &globals, &changed))
         return NULL;
     const Py_ssize_t count = PyDict_Size(globals);
-    PyObject *seen = PyList_New(count);
-    if (seen == NULL)
+    PyObject *values = PyList_New(count);
+    if (values == NULL)
         return NULL;
     for (Py_ssize_t i = 0; i < count; i++) /* no value has been compared yet */
-        PyList_SetItem(seen, i, Py_NewRef(silo_absent));
-    PyObject *old[] = {self->seen,   self->hooks,   self->devices,
+        PyList_SetItem(values, i, Py_NewRef(silo_absent));
+    PyObject *old[] = {self->values, self->hooks,   self->devices,
                        self->caches, self->globals, self->changed};
     self->changed = Py_XNewRef(changed);
     self->hooks = Py_NewRef(hooks);
     self->devices = Py_NewRef(devices);
     self->caches = Py_NewRef(caches);
     self->globals = Py_NewRef(globals);
-    self->seen = seen;
+    self->values = values;
     self->device_count = PyDict_Size(devices);
     self->cached = PyDict_Size(caches);
     for (size_t i = 0; i < sizeof old / sizeof *old; i++)
@@ -359,10 +359,10 @@ static int kernel_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(self->devices);
     Py_VISIT(self->caches);
     Py_VISIT(self->globals);
-    Py_VISIT(self->seen);
+    Py_VISIT(self->values);
     Py_VISIT(self->changed);
     Py_VISIT(self->reasons);
-    Py_VISIT(self->told);
+    Py_VISIT(self->on_reason);
     Py_VISIT(self->refused);
     Py_VISIT((PyObject *)self->of);
     return 0;
@@ -375,10 +375,10 @@ static int kernel_clear(PyObject *object) {
     Py_CLEAR(self->devices);
     Py_CLEAR(self->caches);
     Py_CLEAR(self->globals);
-    Py_CLEAR(self->seen);
+    Py_CLEAR(self->values);
     Py_CLEAR(self->changed);
     Py_CLEAR(self->reasons);
-    Py_CLEAR(self->told);
+    Py_CLEAR(self->on_reason);
     Py_CLEAR(self->refused);
     Py_CLEAR(self->of);
     return 0;
@@ -399,8 +399,8 @@ PyObject *silo_py_triton_methods(PyObject *module, PyObject *args) {
     (void)module;
     static PyMethodDef getitem_method = {"__getitem__", triton_getitem, METH_O,
                                          "What launches over a grid."};
-    PyObject *type, *ask;
-    if (!PyArg_ParseTuple(args, "O!O", &PyType_Type, &type, &ask))
+    PyObject *type, *callback;
+    if (!PyArg_ParseTuple(args, "O!O", &PyType_Type, &type, &callback))
         return NULL;
     PyObject *run = silo_triton_run_new((PyTypeObject *)type, triton_run);
     PyObject *getitem = PyDescr_NewMethod((PyTypeObject *)type, &getitem_method);
@@ -410,7 +410,7 @@ PyObject *silo_py_triton_methods(PyObject *module, PyObject *args) {
         return NULL;
     }
     PyObject *old = first_use;
-    first_use = Py_NewRef(ask);
+    first_use = Py_NewRef(callback);
     Py_XDECREF(old);
     silo_triton_class_set(&functions, (PyTypeObject *)type, run);
     return Py_BuildValue("(NN)", run, getitem);
@@ -420,22 +420,22 @@ PyObject *silo_py_triton_compiled(PyObject *module, PyObject *args) {
     (void)module;
     static PyMethodDef method = {"__getitem__", compiled_getitem, METH_O,
                                  "What launches over a grid."};
-    PyObject *type, *getitem, *ask;
-    if (!PyArg_ParseTuple(args, "O!OO", &PyType_Type, &type, &getitem, &ask))
+    PyObject *type, *getitem, *callback;
+    if (!PyArg_ParseTuple(args, "O!OO", &PyType_Type, &type, &getitem, &callback))
         return NULL;
-    PyObject *made = PyDescr_NewMethod((PyTypeObject *)type, &method);
-    if (made == NULL)
+    PyObject *descriptor = PyDescr_NewMethod((PyTypeObject *)type, &method);
+    if (descriptor == NULL)
         return NULL;
     PyObject *old_getitem = silo_triton_compiled, *old = first_launch;
     silo_triton_compiled = Py_NewRef(getitem);
-    first_launch = Py_NewRef(ask);
+    first_launch = Py_NewRef(callback);
     Py_XDECREF(old_getitem);
     Py_XDECREF(old);
-    return made;
+    return descriptor;
 }
 
 int silo_triton_kernel_init(PyObject *module) {
-    static const struct silo_name words[] = {{&s_kernel, "_silo_kernel"}};
+    static const struct silo_name names[] = {{&s_kernel, "_silo_kernel"}};
     static PyMemberDef kernel_members[] = {
         {"launches", T_ULONGLONG, offsetof(struct silo_triton_kernel, launches), READONLY,
          "Launches that the guard served."},
@@ -472,7 +472,7 @@ int silo_triton_kernel_init(PyObject *module) {
                                       sizeof(struct silo_triton_kernel), 0,
                                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, kernel_slots};
     kernel_type = (PyTypeObject *)PyType_FromSpec(&kernel_spec);
-    if (kernel_type == NULL || silo_intern(words, sizeof words / sizeof *words) != 0)
+    if (kernel_type == NULL || silo_intern(names, sizeof names / sizeof *names) != 0)
         return -1;
     return PyModule_AddObjectRef(module, "TritonKernel", (PyObject *)kernel_type);
 }

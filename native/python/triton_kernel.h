@@ -2,7 +2,7 @@
 #ifndef SILO_TRITON_KERNEL_H
 #define SILO_TRITON_KERNEL_H
 
-#include "triton_way.h"
+#include "triton_fallback.h"
 
 /* Implements triton_methods(kind, first_use): returns (run, __getitem__) for a class of Triton's
  * functions. */

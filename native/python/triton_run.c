@@ -33,13 +33,13 @@ static SILO_HOT PyObject *run_get(PyObject *self, PyObject *object, PyObject *ty
 }
 
 PyObject *silo_triton_run_new(PyTypeObject *kind, silo_triton_run_function run) {
-    struct silo_triton_run *made = (struct silo_triton_run *)PyType_GenericAlloc(run_type, 0);
-    if (made == NULL)
+    struct silo_triton_run *run_object = (struct silo_triton_run *)PyType_GenericAlloc(run_type, 0);
+    if (run_object == NULL)
         return NULL;
-    made->call = run_call;
-    made->run = run;
-    made->kind = (PyTypeObject *)Py_NewRef((PyObject *)kind);
-    return (PyObject *)made;
+    run_object->call = run_call;
+    run_object->run = run;
+    run_object->kind = (PyTypeObject *)Py_NewRef((PyObject *)kind);
+    return (PyObject *)run_object;
 }
 
 /* Pickles the method by reference, as the class's attribute `run`. */

@@ -1,7 +1,7 @@
 #include "triton_tuned.h"
 
+#include "canonical_names.h"
 #include "flat.h"
-#include "kept_names.h"
 #include "names.h"
 #include "recorder.h"
 #include "stand_in.h"
@@ -26,18 +26,18 @@ static PyObject *s_arg_names, *s_keys, *s_configs, *s_cache, *s_fn, *s_kwargs, *
 
 /* The arguments for the tuned kernel: positional values, followed by named ones. */
 struct outgoing {
-    /* Borrowed; those made by heuristics are kept alive by `made`. */
+    /* Borrowed; those made by heuristics are kept alive by `results`. */
     PyObject *values[SILO_TUNED_VALUES];
     /* Borrowed: the names of the values after the positional ones. */
     PyObject *names[SILO_TUNED_VALUES];
     Py_ssize_t positional, named;
-    PyObject *made[SILO_TUNED_VALUES]; /* owned: values that heuristics returned */
-    Py_ssize_t made_count;
+    PyObject *results[SILO_TUNED_VALUES]; /* owned: values that heuristics returned */
+    Py_ssize_t result_count;
 };
 
-static void release_made(struct outgoing *out) {
-    for (Py_ssize_t i = 0; i < out->made_count; i++)
-        Py_DECREF(out->made[i]);
+static void release_results(struct outgoing *out) {
+    for (Py_ssize_t i = 0; i < out->result_count; i++)
+        Py_DECREF(out->results[i]);
 }
 
 static bool add_named(struct outgoing *out, PyObject *name, PyObject *value) {
@@ -55,15 +55,15 @@ static bool runs_here(enum decorator which, PyObject *self) {
     return Py_TYPE(self) == classes[which].type && silo_triton_class_runs(&classes[which], self);
 }
 
-/* Returns callable(*values, **named). If `before` is not NULL, it is the first positional argument.
+/* Returns callable(*values, **named). If `first` is not NULL, it is the first positional argument.
  */
-static PyObject *call_by_python(PyObject *callable, PyObject *before, PyObject *const *values,
+static PyObject *call_by_python(PyObject *callable, PyObject *first, PyObject *const *values,
                                 Py_ssize_t positional, PyObject *const *names, Py_ssize_t named) {
-    const Py_ssize_t shift = before != NULL;
+    const Py_ssize_t shift = first != NULL;
     PyObject *args = PyTuple_New(positional + shift), *keywords = PyDict_New(), *result = NULL;
     bool failed = args == NULL || keywords == NULL;
-    if (!failed && before != NULL)
-        PyTuple_SetItem(args, 0, Py_NewRef(before));
+    if (!failed && first != NULL)
+        PyTuple_SetItem(args, 0, Py_NewRef(first));
     for (Py_ssize_t i = 0; i < positional && !failed; i++)
         PyTuple_SetItem(args, i + shift, Py_NewRef(values[i]));
     for (Py_ssize_t i = 0; i < named && !failed; i++) {
@@ -93,8 +93,8 @@ static bool takes_no_stand_in(PyObject *const *values, Py_ssize_t count) {
     return true;
 }
 
-static PyObject *own_way(enum decorator which, PyObject *self, PyObject *const *arguments,
-                         Py_ssize_t positional, PyObject *const *names, Py_ssize_t named) {
+static PyObject *fall_back(enum decorator which, PyObject *self, PyObject *const *arguments,
+                           Py_ssize_t positional, PyObject *const *names, Py_ssize_t named) {
     if (SILO_UNLIKELY(silo_recorder_is_dry()) && !takes_no_stand_in(arguments, positional + named))
         return NULL;
     return call_by_python(own_runs[which], self, arguments, positional, names, named);
@@ -103,7 +103,7 @@ static PyObject *own_way(enum decorator which, PyObject *self, PyObject *const *
 /* Returns inner.run(*values, **named). */
 static PyObject *call_inner(PyObject *inner, struct outgoing *out) {
     if (silo_triton_is_served(inner)) {
-        PyObject *names = silo_kept_tuple(out->names, out->named);
+        PyObject *names = silo_cached_tuple(out->names, out->named);
         PyObject *result =
             names != NULL ? silo_triton_launch_function(inner, out->values, out->positional, names)
                           : NULL;
@@ -168,7 +168,7 @@ static bool start(struct outgoing *out, PyObject *const *arguments, Py_ssize_t p
                   PyObject *const *names, Py_ssize_t named) {
     out->positional = positional;
     out->named = named;
-    out->made_count = 0;
+    out->result_count = 0;
     if (positional + named > SILO_TUNED_VALUES)
         return false;
     memcpy(out->values, arguments, (size_t)(positional + named) * sizeof *arguments);
@@ -206,7 +206,7 @@ static PyObject *run_autotuner(PyObject *self, PyObject *const *arguments, Py_ss
     if (config == NULL || !start(&out, arguments, positional, names, named) ||
         !add_config(&out, config, named)) {
         PyErr_Clear();
-        result = own_way(AUTOTUNER, self, arguments, positional, names, named);
+        result = fall_back(AUTOTUNER, self, arguments, positional, names, named);
     } else {
         Py_INCREF(inner);
         if ((own_member(dict, s_best_config) == config ||
@@ -222,16 +222,16 @@ static PyObject *run_autotuner(PyObject *self, PyObject *const *arguments, Py_ss
 
 /* Adds the result of a heuristic to the named values. Returns -1 with an exception set, or 1 if
  * the values do not fit. */
-static int add_heuristic(struct outgoing *out, PyObject *given, PyObject *name,
+static int add_heuristic(struct outgoing *out, PyObject *call_values, PyObject *name,
                          PyObject *heuristic) {
-    PyObject *copy = PyDict_Copy(given);
+    PyObject *copy = PyDict_Copy(call_values);
     PyObject *value = copy != NULL ? silo_call_one(heuristic, copy) : NULL;
     Py_XDECREF(copy);
-    if (value == NULL || PyDict_SetItem(given, name, value) != 0) {
+    if (value == NULL || PyDict_SetItem(call_values, name, value) != 0) {
         Py_XDECREF(value);
         return -1;
     }
-    out->made[out->made_count++] = value;
+    out->results[out->result_count++] = value;
     for (Py_ssize_t i = 0; i < out->named; i++) {
         if (out->names[i] == silo_canonical_name(name)) {
             out->values[out->positional + i] = value;
@@ -249,36 +249,37 @@ static PyObject *run_heuristics(PyObject *self, PyObject *const *arguments, Py_s
         return NULL;
     PyObject *values = own_member(dict, s_values), *inner = own_member(dict, s_fn),
              *arg_names = own_member(dict, s_arg_names);
-    PyObject *given = NULL, *result = NULL;
-    const bool known =
+    PyObject *call_values = NULL, *result = NULL;
+    const bool is_known =
         values != NULL && inner != NULL && arg_names != NULL && PyDict_CheckExact(values) &&
         PyList_CheckExact(arg_names) && PyList_Size(arg_names) >= positional &&
         positional + named + PyDict_Size(values) <= SILO_TUNED_VALUES &&
-        start(&out, arguments, positional, names, named) && (given = PyDict_New()) != NULL;
-    if (!known) {
+        start(&out, arguments, positional, names, named) && (call_values = PyDict_New()) != NULL;
+    if (!is_known) {
         PyErr_Clear();
-        result = own_way(HEURISTICS, self, arguments, positional, names, named);
+        result = fall_back(HEURISTICS, self, arguments, positional, names, named);
         Py_DECREF(dict);
         return result;
     }
     int failed = 0;
     for (Py_ssize_t i = 0; i < positional && failed == 0; i++)
-        failed = PyDict_SetItem(given, PyList_GetItem(arg_names, i), arguments[i]);
+        failed = PyDict_SetItem(call_values, PyList_GetItem(arg_names, i), arguments[i]);
     for (Py_ssize_t i = 0; i < named && failed == 0; i++)
-        failed = PyDict_SetItem(given, names[i], arguments[positional + i]);
+        failed = PyDict_SetItem(call_values, names[i], arguments[positional + i]);
     /* A copy, because heuristics may change the dict. */
     PyObject *pairs = failed == 0 ? PyDict_Items(values) : NULL;
     Py_INCREF(inner);
     for (Py_ssize_t i = 0; pairs != NULL && i < PyList_Size(pairs) && failed == 0; i++) {
         PyObject *pair = PyList_GetItem(pairs, i);
-        failed = add_heuristic(&out, given, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1));
+        failed =
+            add_heuristic(&out, call_values, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1));
     }
     if (pairs != NULL && failed == 0)
         result = call_inner(inner, &out);
-    release_made(&out);
+    release_results(&out);
     Py_XDECREF(pairs);
     Py_DECREF(inner);
-    Py_DECREF(given);
+    Py_DECREF(call_values);
     Py_DECREF(dict);
     return result;
 }
@@ -381,42 +382,43 @@ PyObject *silo_py_triton_tuners(PyObject *module, PyObject *args) {
     };
     static PyMethodDef getitem = {"__getitem__", tuned_getitem, METH_O,
                                   "What launches over a grid."};
-    PyObject *kinds[2], *own[2], *names, *decided_kind;
-    if (!PyArg_ParseTuple(args, "O!OO!OO!O!", &PyType_Type, &kinds[0], &own[0], &PyType_Type,
-                          &kinds[1], &own[1], &PyTuple_Type, &names, &PyType_Type, &decided_kind) ||
+    PyObject *kinds[2], *originals[2], *names, *decided_kind;
+    if (!PyArg_ParseTuple(args, "O!OO!OO!O!", &PyType_Type, &kinds[0], &originals[0], &PyType_Type,
+                          &kinds[1], &originals[1], &PyTuple_Type, &names, &PyType_Type,
+                          &decided_kind) ||
         read_members(names) != 0)
         return NULL;
     if (!PyType_IsSubtype((PyTypeObject *)decided_kind, &PyDict_Type))
         return PyErr_Format(PyExc_TypeError, "decisions are kept in a dictionary");
-    PyTypeObject *before = decided_type;
+    PyTypeObject *old_type = decided_type;
     decided_type = (PyTypeObject *)Py_NewRef(decided_kind);
-    Py_XDECREF((PyObject *)before);
-    PyObject *made = PyTuple_New(4);
-    for (int i = 0; i < 2 && made != NULL; i++) {
+    Py_XDECREF((PyObject *)old_type);
+    PyObject *methods = PyTuple_New(4);
+    for (int i = 0; i < 2 && methods != NULL; i++) {
         PyObject *run = PyDescr_NewMethod((PyTypeObject *)kinds[i], &runs[i]);
         PyObject *item = PyDescr_NewMethod((PyTypeObject *)kinds[i], &getitem);
         if (run == NULL || item == NULL) {
             Py_XDECREF(run);
             Py_XDECREF(item);
-            Py_CLEAR(made);
+            Py_CLEAR(methods);
             break;
         }
         PyObject *old = own_runs[i];
-        own_runs[i] = Py_NewRef(own[i]);
+        own_runs[i] = Py_NewRef(originals[i]);
         Py_XDECREF(old);
         silo_triton_class_set(&classes[i], (PyTypeObject *)kinds[i], run);
-        PyTuple_SetItem(made, 2 * i, run);
-        PyTuple_SetItem(made, 2 * i + 1, item);
+        PyTuple_SetItem(methods, 2 * i, run);
+        PyTuple_SetItem(methods, 2 * i + 1, item);
     }
-    return made;
+    return methods;
 }
 
 int silo_triton_tuned_init(void) {
-    static const struct silo_name words[] = {
+    static const struct silo_name names[] = {
         {&s_arg_names, "arg_names"}, {&s_keys, "keys"},   {&s_configs, "configs"},
         {&s_cache, "cache"},         {&s_fn, "fn"},       {&s_kwargs, "kwargs"},
         {&s_pre_hook, "pre_hook"},   {&s_nargs, "nargs"}, {&s_best_config, "best_config"},
         {&s_values, "values"},       {&s_grid, "grid"},   {&s_warmup, "warmup"},
     };
-    return silo_intern(words, sizeof words / sizeof *words);
+    return silo_intern(names, sizeof names / sizeof *names);
 }

@@ -73,8 +73,8 @@ refuse(const struct silo_xla_frame *frame, int32_t code, const char *format, ...
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    struct silo_xla_error_create asked = {sizeof asked, NULL, text, code};
-    return frame->api->error_create(&asked);
+    struct silo_xla_error_create request = {sizeof request, NULL, text, code};
+    return frame->api->error_create(&request);
 }
 
 /* Writes a shape as "4 x 1000". */
@@ -92,14 +92,14 @@ static const char *shape_text(char *buffer, size_t size, const int64_t *dims, in
 __attribute__((cold)) static SILO_NOINLINE struct silo_xla_error *
 refuse_shape(const struct silo_xla_frame *frame, const struct silo_xla_call *call,
              const struct silo_xla_buffer *buffer, const struct silo_xla_array *array) {
-    char wanted[256], given[256];
+    char expected[256], actual[256];
     return refuse(frame, SILO_XLA_INVALID,
                   "silo: %s: the program passes %s an array of XLA type %d and shape %s, and was "
                   "made for type %d and shape %s (with axes of vmap before it): the program was "
                   "changed after Silo made it",
                   call->kernel, buffer->name, (int)array->dtype,
-                  shape_text(given, sizeof given, array->dims, array->rank), (int)buffer->dtype,
-                  shape_text(wanted, sizeof wanted, buffer->dims, buffer->rank));
+                  shape_text(actual, sizeof actual, array->dims, array->rank), (int)buffer->dtype,
+                  shape_text(expected, sizeof expected, buffer->dims, buffer->rank));
 }
 
 /* ---- a call ---- */
@@ -159,15 +159,15 @@ static SILO_NOINLINE struct silo_xla_error *read_batch(const struct silo_xla_fra
 /* Returns the offset in bytes of example `number` of the batch in an array. */
 static uint64_t example_at(const struct batch *batch, const int64_t *dims, uint64_t bytes,
                            int64_t number) {
-    uint64_t place = 0, stride = bytes;
+    uint64_t offset = 0, stride = bytes;
     for (int64_t axis = batch->rank; axis-- > 0;) {
-        const int64_t at = number % batch->dims[axis];
+        const int64_t coordinate = number % batch->dims[axis];
         number /= batch->dims[axis];
         if (dims[axis] != 1)
-            place += (uint64_t)at * stride;
+            offset += (uint64_t)coordinate * stride;
         stride *= (uint64_t)dims[axis];
     }
-    return place;
+    return offset;
 }
 
 /* Scratch memory of a GPU, taken for one launch; the memory is reused in the order of the stream.
@@ -215,13 +215,13 @@ SILO_INLINE struct silo_xla_error *launch(const struct silo_xla_frame *frame,
     void *params[call->parameter_count + 1];
     for (uint32_t i = 0; i < call->parameter_count; i++)
         params[i] = words + call->places[i];
-    const struct silo_launch asked = {
+    const struct silo_launch request = {
         .function = call->function,
         .grid = {call->grid[0], call->grid[1], call->grid[2]},
         .params = params,
         .stream = stream,
     };
-    const int code = call->launch(&asked);
+    const int code = call->launch(&request);
     return SILO_UNLIKELY(code != 0) ? refuse_launch(frame, call, code) : NULL;
 }
 
@@ -338,7 +338,7 @@ SILO_INLINE const char *read_digest(const struct silo_xla_attributes *attributes
     return NULL;
 }
 
-static void tell_metadata(const struct silo_xla_extension *extension, uint32_t traits) {
+static void report_metadata(const struct silo_xla_extension *extension, uint32_t traits) {
     struct silo_xla_metadata *metadata =
         ((const struct silo_xla_metadata_extension *)extension)->metadata;
     metadata->version.major = SILO_XLA_MAJOR;
@@ -357,26 +357,26 @@ static SILO_NOINLINE const struct silo_xla_call *asked_for(const struct silo_xla
         *error = refuse(frame, SILO_XLA_NOT_FOUND, "silo: %s", message);
         return NULL;
     }
-    const struct silo_xla_call *found = silo_xla_find(digest, device);
-    if (found == NULL)
+    const struct silo_xla_call *call = silo_xla_find(digest, device);
+    if (call == NULL)
         *error = refuse(frame, SILO_XLA_INTERNAL, "silo: nobody keeps the call %.*s on %s:%d",
                         SILO_XLA_DIGEST, digest, platform, (int)device);
-    return found;
+    return call;
 }
 
 /* Reads the device and the stream of a program on a GPU; returns an error or NULL. */
 static struct silo_xla_error *read_place(const struct silo_xla_frame *frame, int32_t *device,
                                          void **stream) {
-    struct silo_xla_ordinal_get place = {sizeof place, NULL, frame->context, 0};
+    struct silo_xla_ordinal_get request = {sizeof request, NULL, frame->context, 0};
     struct silo_xla_stream_get queue = {sizeof queue, NULL, frame->context, NULL};
     struct silo_xla_error *error;
     if (frame->api->size < sizeof *frame->api)
         return refuse(frame, SILO_XLA_PRECONDITION,
                       "silo: this jaxlib is too old for kernels on GPUs: it does not say on which "
                       "device a program runs");
-    if ((error = frame->api->device_ordinal(&place)) != NULL)
+    if ((error = frame->api->device_ordinal(&request)) != NULL)
         return error;
-    *device = place.ordinal;
+    *device = request.ordinal;
     if (frame->stage == SILO_XLA_EXECUTE && (error = frame->api->stream_get(&queue)) != NULL)
         return error;
     *stream = queue.stream;
@@ -394,8 +394,8 @@ SILO_INLINE const struct silo_xla_call **hint_of(const struct silo_xla_frame *fr
  * freed. */
 SILO_INLINE void fetch(const struct silo_xla_call *call, bool on_gpu) {
     const uint32_t bytes = call->bytes < MOST_FETCHED ? call->bytes : MOST_FETCHED;
-    for (uint32_t at = CACHE_LINE; at < bytes; at += CACHE_LINE)
-        __builtin_prefetch((const char *)call + at);
+    for (uint32_t offset = CACHE_LINE; offset < bytes; offset += CACHE_LINE)
+        __builtin_prefetch((const char *)call + offset);
     __builtin_prefetch((const char *)call->function);
     __builtin_prefetch((const char *)call->function + CACHE_LINE);
     if (!on_gpu)
@@ -406,7 +406,7 @@ SILO_INLINE struct silo_xla_error *handle(struct silo_xla_frame *frame, const ch
                                           bool on_gpu) {
     const struct silo_xla_extension *extension = frame->extension;
     if (extension != NULL && extension->type == SILO_XLA_EXTENSION) {
-        tell_metadata(extension, on_gpu ? SILO_XLA_CAPTURES : 0);
+        report_metadata(extension, on_gpu ? SILO_XLA_CAPTURES : 0);
         return NULL;
     }
     const struct silo_xla_call *hint = __atomic_load_n(hint_of(frame), __ATOMIC_ACQUIRE);

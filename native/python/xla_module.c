@@ -29,10 +29,10 @@ static void free_call(struct silo_xla_call *call) {
 
 /* Returns a copy of a text, which the caller frees; NULL with an exception set. */
 static char *copied_text(PyObject *text) {
-    const char *found = PyUnicode_Check(text) ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
-    char *copy = found ? strdup(found) : NULL;
+    const char *utf8 = PyUnicode_Check(text) ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+    char *copy = utf8 ? strdup(utf8) : NULL;
     if (copy == NULL && !PyErr_Occurred())
-        found ? (void)PyErr_NoMemory() : PyErr_SetString(PyExc_TypeError, "a name is a str");
+        utf8 ? (void)PyErr_NoMemory() : PyErr_SetString(PyExc_TypeError, "a name is a str");
     return copy;
 }
 
@@ -111,9 +111,9 @@ static Py_ssize_t rank_of(PyObject *item) {
 static struct silo_xla_call *new_call(const struct silo_packing *packing, PyObject *parameters,
                                       PyObject *operands, PyObject *results) {
     const Py_ssize_t count = PyTuple_Size(parameters), arrays = PyTuple_Size(operands),
-                     made = PyTuple_Size(results), total = arrays + made;
-    if (count > SILO_MAX_PARAMETERS || arrays > SILO_MAX_PARAMETERS || made > SILO_MAX_PARAMETERS ||
-        made == 0) {
+                     result_count = PyTuple_Size(results), total = arrays + result_count;
+    if (count > SILO_MAX_PARAMETERS || arrays > SILO_MAX_PARAMETERS ||
+        result_count > SILO_MAX_PARAMETERS || result_count == 0) {
         PyErr_SetString(PyExc_ValueError, "too many parameters or arrays, or no result");
         return NULL;
     }
@@ -137,7 +137,7 @@ static struct silo_xla_call *new_call(const struct silo_packing *packing, PyObje
     call = memset(memory, 0, bytes);
     call->bytes = (uint32_t)bytes;
     call->operands = (int32_t)arrays;
-    call->results = (int32_t)made;
+    call->results = (int32_t)result_count;
     call->word_count = (uint16_t)words;
     call->scratch_at = (uint16_t)(count + 1);
     call->parameter_count = (uint16_t)packing->count;
@@ -165,7 +165,7 @@ static int read_buffers(struct silo_xla_call *call, PyObject *operands, PyObject
 static int check_packing(const struct silo_xla_call *call, const uint64_t *codes) {
     const struct silo_packing *packing = &call->binding->packing;
     char buffer[64];
-    const char *wanted;
+    const char *expected;
     int32_t index = -1;
     for (uint32_t i = 0; i < packing->count; i++) {
         const uint8_t pack = packing->packed[i].pack;
@@ -179,10 +179,10 @@ static int check_packing(const struct silo_xla_call *call, const uint64_t *codes
         }
     }
     if (silo_packing_check(packing, codes, call->word_count - OTHER_WORDS, buffer, sizeof buffer,
-                           &index, &wanted) == 0)
+                           &index, &expected) == 0)
         return 0;
     PyErr_Format(silo_argument_error, "%s: its code needs %s as parameter number %d", call->kernel,
-                 wanted != NULL ? wanted : "another parameter", (int)index + 1);
+                 expected != NULL ? expected : "another parameter", (int)index + 1);
     return -1;
 }
 
@@ -217,14 +217,14 @@ static int read_grid(struct silo_xla_call *call, PyObject *grid) {
     const struct silo_function *function = &call->binding->loaded->function;
     int64_t dims[3];
     silo_error error;
-    long long given[3];
-    if (!PyArg_ParseTuple(grid, "LLL", &given[0], &given[1], &given[2]))
+    long long extents[3];
+    if (!PyArg_ParseTuple(grid, "LLL", &extents[0], &extents[1], &extents[2]))
         return -1;
     for (int axis = 0; axis < 3; axis++) {
-        dims[axis] = given[axis];
+        dims[axis] = extents[axis];
         if (dims[axis] < 0) {
             PyErr_Format(silo_argument_error, "%s: axis %d of the grid is %lld, which is negative",
-                         call->kernel, axis, given[axis]);
+                         call->kernel, axis, extents[axis]);
             return -1;
         }
     }
@@ -286,8 +286,8 @@ static void say_exception(char *message, size_t size) {
     PyObject *kind = exception ? PyType_GetName(Py_TYPE(exception)) : NULL;
     PyObject *text = exception ? PyObject_Str(exception) : NULL;
     const char *name = kind ? PyUnicode_AsUTF8AndSize(kind, NULL) : NULL;
-    const char *words = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
-    snprintf(message, size, "%s: %s", name ? name : "an exception", words ? words : "");
+    const char *error_text = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+    snprintf(message, size, "%s: %s", name ? name : "an exception", error_text ? error_text : "");
     PyErr_Clear();
     Py_XDECREF(kind);
     Py_XDECREF(text);
@@ -301,34 +301,34 @@ static int resolve(const char *digest, const char *platform, int32_t device, cha
         return -1;
     }
     const PyGILState_STATE state = PyGILState_Ensure();
-    PyObject *call = resolver, *done = NULL;
+    PyObject *call = resolver, *result = NULL;
     if (call == NULL) {
         PyErr_SetString(silo_device_error, "nothing here finds kernels of programs: call "
                                            "silo.integrations.jax.connect()");
     } else {
         Py_INCREF(call);
-        done = PyObject_CallFunction(call, "s#si", digest, (Py_ssize_t)SILO_XLA_DIGEST, platform,
-                                     (int)device);
+        result = PyObject_CallFunction(call, "s#si", digest, (Py_ssize_t)SILO_XLA_DIGEST, platform,
+                                       (int)device);
         Py_DECREF(call);
     }
-    if (done == NULL)
+    if (result == NULL)
         say_exception(message, size);
-    Py_XDECREF(done);
+    Py_XDECREF(result);
     PyGILState_Release(state);
-    return done != NULL ? 0 : -1;
+    return result != NULL ? 0 : -1;
 }
 
 static PyObject *py_connect(PyObject *module, PyObject *args) {
     (void)module;
-    PyObject *given;
+    PyObject *functions;
     int minor;
-    if (!PyArg_ParseTuple(args, "Oi", &given, &minor))
+    if (!PyArg_ParseTuple(args, "Oi", &functions, &minor))
         return NULL;
-    if (!PyCallable_Check(given))
+    if (!PyCallable_Check(functions))
         return PyErr_Format(PyExc_TypeError, "a resolver is a callable");
     PyObject *old = resolver;
-    Py_INCREF(given);
-    resolver = given;
+    Py_INCREF(functions);
+    resolver = functions;
     silo_xla_minor = minor;
     Py_XDECREF(old);
     Py_RETURN_NONE;

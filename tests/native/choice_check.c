@@ -3,7 +3,7 @@
 #include "choice.h"
 #include "held.h"
 #include "node_program.h"
-#include "tagged_seen.h"
+#include "tagged_facts.h"
 
 #include <stdlib.h>
 
@@ -70,7 +70,7 @@ struct asked {
     int32_t count;
     int32_t device; /* enum silo_device_kind */
     const silo_call *call;
-    const struct silo_place *place;
+    const struct silo_call_device *place;
 };
 
 static int add_programs(struct check *check, uint32_t kernel, const struct asked *asked,
@@ -106,7 +106,7 @@ int check_choose(struct check *check, uint32_t kernel, const struct asked *asked
                                  .layouts = layouts,
                                  .passed = passed,
                                  .arguments = asked->arguments,
-                                 .given = asked->count,
+                                 .argument_count = asked->count,
                                  .device = asked->device,
                                  .slots = slots + 1,
                                  .key = key,
@@ -117,17 +117,17 @@ int check_choose(struct check *check, uint32_t kernel, const struct asked *asked
     if ((intake->some_extents || intake->grid) &&
         silo_tagged_extents(&tagged, asked->call->grid, error) != 0)
         return error->code;
-    struct silo_seen seen[SILO_MAX_PARAMETERS];
+    struct silo_argument_facts seen[SILO_MAX_PARAMETERS];
     static int64_t strides[SILO_MAX_PARAMETERS * SILO_MAX_AXES];
-    struct silo_seen_option options[8];
-    silo_tagged_see(&tagged, seen, strides);
+    struct silo_option_value options[8];
+    silo_tagged_facts(&tagged, seen, strides);
     for (size_t i = 0; i < asked->call->option_count; i++)
-        options[i] = (struct silo_seen_option){asked->call->options[i].name,
-                                               silo_tagged_value(&asked->call->options[i].value)};
-    const struct silo_seen_call call = {.arguments = seen,
-                                        .option_count = (uint32_t)asked->call->option_count,
-                                        .options = options,
-                                        .grid = asked->call->grid};
+        options[i] = (struct silo_option_value){asked->call->options[i].name,
+                                                silo_tagged_value(&asked->call->options[i].value)};
+    const struct silo_call_arguments call = {.arguments = seen,
+                                             .option_count = (uint32_t)asked->call->option_count,
+                                             .options = options,
+                                             .grid = asked->call->grid};
     if (text != NULL)
         return silo_choice_explain(check->reader, kernel, &call, asked->place, text, error) == 0
                    ? 0

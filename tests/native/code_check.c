@@ -58,7 +58,7 @@ static struct silo_gpu_device *check_device(const char *path) {
     CHECK(silo_gpu_named("vulkan", &error) == NULL);
     CHECK(failed(SILO_ERROR_NO_DRIVER, "there is no GPU driver 'vulkan'"));
     struct silo_gpu *gpu = silo_gpu_named(cuda ? "cuda" : "hip", &error);
-    CHECK(gpu != NULL && silo_gpu_made(gpu, 0) == NULL);
+    CHECK(gpu != NULL && silo_gpu_opened(gpu, 0) == NULL);
     CHECK(silo_gpu_open(gpu, "/no/such/library.so", &error) == -1);
     CHECK(failed(SILO_ERROR_NO_DRIVER, "name it with silo_options."));
     CHECK(silo_gpu_open(gpu, path, NULL) == 0 && silo_gpu_open(gpu, path, &error) == 0);
@@ -70,8 +70,8 @@ static struct silo_gpu_device *check_device(const char *path) {
     struct silo_gpu_facts facts;
     CHECK(silo_gpu_describe(gpu, 0, &facts, &error) == 0 && facts.sm_count > 0);
     struct silo_gpu_device *device = silo_gpu_device(gpu, 0, &error);
-    CHECK(device != NULL && silo_gpu_made(gpu, 0) == device);
-    CHECK(silo_gpu_made(gpu, SILO_MAX_GPUS) == NULL && silo_gpu_made(gpu, -1) == NULL);
+    CHECK(device != NULL && silo_gpu_opened(gpu, 0) == device);
+    CHECK(silo_gpu_opened(gpu, SILO_MAX_GPUS) == NULL && silo_gpu_opened(gpu, -1) == NULL);
     return device;
 }
 
@@ -290,7 +290,7 @@ static void check_fork(struct silo_gpu_device *device) {
         struct silo_function function = usual;
         CHECK(silo_gpu_device(device->gpu, 0, &error) == NULL);
         CHECK(failed(SILO_ERROR_FORKED, "which fork() made after its parent"));
-        CHECK(silo_gpu_made(device->gpu, 0) == NULL);
+        CHECK(silo_gpu_opened(device->gpu, 0) == NULL);
         CHECK(silo_binary_function(binary, "k", "add", &function, &error) == -1);
         CHECK(failed(SILO_ERROR_FORKED, "cannot prepare a kernel"));
         CHECK(silo_scratch_take(NULL, device, NULL, "k", 8, 8, &lease, &error) == -1);

@@ -64,7 +64,7 @@ static void *work(void *seed) {
         (parts[4] = plan_graph(device, kernels[4], one, constants)) == NULL)
         return stop("capturing");
     for (int way = 0; way <= SILO_PLAN_SINGLY; way++) {
-        const struct silo_graph_plan_options options = {.wanted = (enum silo_plan_way)way,
+        const struct silo_graph_plan_options options = {.best = (enum silo_plan_mode)way,
                                                         .slots = way == 0 ? 0 : 2};
         struct silo_graph_plan_counts counts;
         const char *reason;
@@ -75,12 +75,12 @@ static void *work(void *seed) {
             if (replay(plan, kernels, &dice) != 0)
                 return stop("replaying");
         plan_counts(plan, &counts);
-        if (counts.replays != REPLAYS || (int)counts.way != (way == 0 ? 1 : way))
+        if (counts.replays != REPLAYS || (int)counts.mode != (way == 0 ? 1 : way))
             return stop(plan_explain(plan, &reason));
         plan_close(plan);
     }
     for (int way = 0; way < SILO_PLAN_SINGLY; way++) { /* graphs among the kernels */
-        const struct silo_graph_plan_options options = {.wanted = (enum silo_plan_way)way};
+        const struct silo_graph_plan_options options = {.best = (enum silo_plan_mode)way};
         struct plan *plan = plan_open(device, parts, KERNELS, NULL, NULL, &options);
         if (plan == NULL)
             return stop("opening with graphs");

@@ -616,7 +616,7 @@ def choose(**facts):
     usual = {"driver": b"cuda", "version": 13000, "graphs": True, "kernels": 3}
     reason = ctypes.create_string_buffer(512)
     given = ctypes.byref(Facts(**{**usual, **facts}))
-    way = graph_plans.trapping().silo_plan_way_choose(given, reason, len(reason))
+    way = graph_plans.trapping().silo_plan_mode_choose(given, reason, len(reason))
     return way, reason.value.decode()
 
 

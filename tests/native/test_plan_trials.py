@@ -38,7 +38,7 @@ def library(tmp_path_factory):
     traps = ["-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"]
     subprocess.run([found, "-std=c11", "-shared", "-fPIC", *traps, *source, "-o", str(built)], check=True)
     loaded = ctypes.CDLL(str(built))
-    loaded.silo_plan_trial_tell.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64]
+    loaded.silo_plan_trial_record.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64]
     loaded.silo_plan_trial_next.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_bool]
     return loaded
 
@@ -56,7 +56,7 @@ class Plan:
         for _ in range(count):
             way = self.library.silo_plan_trial_next(ctypes.byref(self.trial), threads, large)
             took = int((together if way == TOGETHER else in_order) * US)
-            self.library.silo_plan_trial_tell(ctypes.byref(self.trial), way, took)
+            self.library.silo_plan_trial_record(ctypes.byref(self.trial), way, took)
             self.ways.append(way)
             self.spent += took
 

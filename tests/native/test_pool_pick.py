@@ -62,8 +62,8 @@ def library(tmp_path_factory):
     loaded.silo_cpu_stay_late.argtypes = [ctypes.c_void_p]
     loaded.silo_cpu_stay_tries.restype = ctypes.c_bool
     loaded.silo_cpu_stay_tries.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
-    loaded.silo_cpu_stay_tell.restype = ctypes.c_bool
-    loaded.silo_cpu_stay_tell.argtypes = [ctypes.c_void_p, *[ctypes.c_uint64] * 3]
+    loaded.silo_cpu_stay_record.restype = ctypes.c_bool
+    loaded.silo_cpu_stay_record.argtypes = [ctypes.c_void_p, *[ctypes.c_uint64] * 3]
     loaded.silo_cpu_stay_spread.argtypes = [ctypes.c_void_p, ctypes.c_bool, *[ctypes.c_uint64] * 2]
     return loaded
 
@@ -157,7 +157,7 @@ def spread(library, stay, now, *, apart=True, took=MS // 10):
 
 def tell(library, stay, took, worked, now, **spreading):
     """Whether the team was spread after that launch."""
-    if wanted := library.silo_cpu_stay_tell(ctypes.byref(stay), took, worked, now):
+    if wanted := library.silo_cpu_stay_record(ctypes.byref(stay), took, worked, now):
         spread(library, stay, now, **spreading)
     return wanted
 

@@ -2,10 +2,10 @@
  * changed since the last check, the device and stream of the launch, and how Triton itself makes
  * launches that Silo does not serve.
  *
- * A situation is the state that decides launches. It never changes; Python makes a new one when
- * something that it watches has changed. */
-#ifndef SILO_TRITON_WAY_H
-#define SILO_TRITON_WAY_H
+ * The settings (TritonSituation in Python) never change; Python makes a new object when something
+ * that the old one watches has changed. */
+#ifndef SILO_TRITON_FALLBACK_H
+#define SILO_TRITON_FALLBACK_H
 
 #include "frame.h"
 #include "launcher.h"
@@ -26,7 +26,7 @@ struct silo_watched_size {
 /* The settings that all launches of Triton programs share: Triton's hooks and allocator, and the
  * functions that give the device and the stream. Valid while the watched members and sizes are
  * unchanged. */
-struct silo_situation {
+struct silo_triton_settings {
     PyObject_HEAD struct silo_watched *watched; /* owned */
     struct silo_watched_size *sizes;            /* owned */
     Py_ssize_t watched_count, size_count;
@@ -53,15 +53,15 @@ struct silo_triton_kernel {
     PyObject *devices, *caches; /* owned dicts of Triton: its caches by device, and the kernels
                                    compiled for the last device */
     PyObject *globals;          /* owned dict: maps (name, id) to (value, dictionary) */
-    PyObject *seen;    /* owned list: the latest values that were equal to Triton's copies */
+    PyObject *values;  /* owned list: the latest values that were equal to Triton's copies */
     PyObject *changed; /* owned: called if a global has changed; NULL if Triton's own run raises the
                           error */
     Py_ssize_t device_count, cached; /* lengths of `devices` and `caches` when last learnt */
     uint64_t launches;               /* number of launches that the guard served */
     uint64_t own_launches;           /* number of launches that Triton made */
-    PyObject *reasons; /* owned dict: numbers of launches that Triton made, by reason, without the
-                          first of each kind */
-    PyObject *told;    /* owned callable: told(reason) is called once for each reason */
+    PyObject *reasons;   /* owned dict: numbers of launches that Triton made, by reason, without the
+                            first of each kind */
+    PyObject *on_reason; /* owned callable: told(reason) is called once for each reason */
     /* Owned: the reason why Triton makes every launch; NULL if `launcher` is set. */
     PyObject *refused;
     struct silo_triton_kernel *of; /* owned: for a compiled kernel, the kernel of its function,
@@ -79,16 +79,17 @@ struct silo_triton_call {
     PyObject *named; /* borrowed: the grid if it is a named argument, else NULL */
     PyObject *dims;  /* owned: the grid function's result, for hooks; NULL if no grid function was
                         called */
-    const struct silo_situation *situation;
+    const struct silo_triton_settings *settings;
     int32_t device;
-    bool compiled; /* `function` is a compiled kernel, and the call is compiled[grid](...) */
-    bool went; /* Triton may have made the call already, itself or through Python, so it must not be
-                  repeated */
+    bool compiled;     /* `function` is a compiled kernel, and the call is compiled[grid](...) */
+    bool may_have_run; /* Triton may have made the call already, itself or through Python, so it
+                  must not be repeated */
     void *stream;
 };
 
-extern PyTypeObject *silo_situation_type;
-extern struct silo_situation *silo_situation; /* owned; NULL if no launches are served */
+extern PyTypeObject *silo_triton_settings_type;
+extern struct silo_triton_settings
+    *silo_triton_settings; /* owned; NULL if no launches are served */
 
 /* Triton's own `run`; owned. */
 extern PyObject *silo_triton_run;
@@ -104,19 +105,19 @@ SILO_INLINE struct silo_triton_kernel *silo_triton_counted(struct silo_triton_ke
 /* Lets Triton make the call. Returns Triton's result, a new reference, or NULL with its exception
  * set. Counts the launch by `reason`, a str; it is NULL if nothing is launched, or for the first
  * launch of a kind. */
-PyObject *silo_triton_own_way(struct silo_triton_call *call, PyObject *reason);
+PyObject *silo_triton_fall_back(struct silo_triton_call *call, PyObject *reason);
 
 /* Lets Triton make the call; `reason` is ASCII text. */
-PyObject *silo_triton_own_way_for(struct silo_triton_call *call, const char *reason);
+PyObject *silo_triton_fall_back_for(struct silo_triton_call *call, const char *reason);
 
 /* Lets Triton make a call of a kind that Silo has refused. `entry` is the reason, or an object with
  * an attribute `reason`. */
-PyObject *silo_triton_left(struct silo_triton_call *call, PyObject *entry);
+PyObject *silo_triton_fall_back_refused(struct silo_triton_call *call, PyObject *entry);
 
 /* Lets Triton make a call for which an exception was raised before anything was launched; the
  * exception is dropped. `failed` is the number of the parameter that could not be read, or -1. */
-PyObject *silo_triton_left_unread(const struct silo_plan *plan, const struct silo_inputs *inputs,
-                                  int32_t failed);
+PyObject *silo_triton_fall_back_unread(const struct silo_plan *plan,
+                                       const struct silo_inputs *inputs, int32_t failed);
 
 /* Calls Triton's enter hook for a launch, with the metadata that Triton makes for it. Returns the
  * metadata, a new reference, or NULL with an exception set. `tag` is Triton's compiled kernel; it
@@ -133,10 +134,10 @@ PyObject *silo_triton_by(PyObject *run, const struct silo_triton_call *call);
 
 /* Returns the settings of the launches that are made now (a new reference): the last settings, or
  * new ones if a watched member or size has changed. NULL with an exception set. */
-struct silo_situation *silo_situation_now(void);
+struct silo_triton_settings *silo_triton_settings_now(void);
 
 /* Finds the device and the stream of a call; -1 with an exception set. */
-int silo_triton_place(struct silo_triton_call *call);
+int silo_triton_find_queue(struct silo_triton_call *call);
 
 /* Returns whether all globals that the kernel's code was compiled with are unchanged. */
 bool silo_triton_globals_hold(const struct silo_triton_kernel *kernel);
@@ -151,8 +152,8 @@ PyObject *silo_triton_miss(struct silo_launcher *self, const struct silo_inputs 
 
 /* Implement the module's functions triton_serve(run, notice) and triton_situation(situation). */
 PyObject *silo_py_triton_serve(PyObject *module, PyObject *args);
-PyObject *silo_py_triton_situation(PyObject *module, PyObject *situation);
+PyObject *silo_py_triton_settings(PyObject *module, PyObject *settings);
 
-int silo_triton_way_init(PyObject *module); /* adds the type TritonSituation */
+int silo_triton_fallback_init(PyObject *module); /* adds the type TritonSituation */
 
 #endif

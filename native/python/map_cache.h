@@ -4,8 +4,8 @@
  * (attribute `_silo_tensor_map`). The list of an array is kept on the binding, because arrays need
  * not accept attributes. A call takes a reference to the list of its map, so a thread that replaces
  * a list does not free the map of another thread's launch. */
-#ifndef SILO_KEPT_MAP_H
-#define SILO_KEPT_MAP_H
+#ifndef SILO_MAP_CACHE_H
+#define SILO_MAP_CACHE_H
 
 #include "frame.h"
 #include "kernel.h"

@@ -1,7 +1,7 @@
 /* Names of arguments as objects that stay the same from call to call, so that they compare by
  * address. */
-#ifndef SILO_KEPT_NAMES_H
-#define SILO_KEPT_NAMES_H
+#ifndef SILO_CANONICAL_NAMES_H
+#define SILO_CANONICAL_NAMES_H
 
 #include "python.h"
 
@@ -19,13 +19,13 @@ PyObject *silo_canonical_slow(PyObject *name);
 /* Returns the interned string that equals a name, borrowed. An object that is not a str is returned
  * itself. */
 SILO_INLINE PyObject *silo_canonical_name(PyObject *name) {
-    const struct silo_canonical *at =
+    const struct silo_canonical *entry =
         &silo_canonical[(size_t)(uintptr_t)name >> 4 & (SILO_CANONICAL_NAMES - 1)];
-    return SILO_LIKELY(at->name == name) ? at->interned : silo_canonical_slow(name);
+    return SILO_LIKELY(entry->name == name) ? entry->interned : silo_canonical_slow(name);
 }
 
 /* Returns the names as a tuple (a new reference). The tuple is cached, so that a call site gets the
  * same object each time. */
-PyObject *silo_kept_tuple(PyObject *const *names, Py_ssize_t count);
+PyObject *silo_cached_tuple(PyObject *const *names, Py_ssize_t count);
 
 #endif

@@ -1,4 +1,4 @@
-#include "kept_map.h"
+#include "map_cache.h"
 
 #include "errors.h"
 #include "gpu_device.h"
@@ -61,20 +61,20 @@ static int refuse_array(const struct silo_plan *plan, int32_t index, const char 
 }
 
 static int encode(const struct silo_plan *plan, int32_t index, int32_t device_id,
-                  struct tensor_map *made) {
+                  struct tensor_map *map) {
     struct silo_gpu_device *device = silo_gpu_get_device("cuda", device_id);
     silo_error error;
     if (device == NULL)
         return -1;
-    if (silo_tensor_map_encode(device, &made->key.form, &made->key.descriptor, map_of(made),
-                               &error) == 0)
+    if (silo_tensor_map_encode(device, &map->key.form, &map->key.descriptor, map_of(map), &error) ==
+        0)
         return 0;
     if (error.code != SILO_ERROR_UNSUPPORTED && error.code != SILO_ERROR_SHAPE)
         return silo_raise_as(silo_device_error, &error);
     if (error.driver_code != 0)
         /* Becomes the cause of the error below. */
         silo_gpu_error(device->gpu, "cuTensorMapEncodeTiled", error.driver_code);
-    return made->key.form.of_array
+    return map->key.form.of_array
                ? refuse_array(plan, index, error.text)
                : silo_refuse_descriptor(plan->kernel, plan->names[index], "%s", error.text);
 }
@@ -82,12 +82,12 @@ static int encode(const struct silo_plan *plan, int32_t index, int32_t device_id
 /* Returns the map of `key` in a list and makes `frame` hold the list, whose reference it takes.
  * Returns NULL if none is found; then the caller still owns `first`. */
 static void *find(PyObject *first, const struct map_key *key, struct silo_frame *frame) {
-    for (PyObject *at = first; at != NULL; at = ((struct tensor_map *)at)->next) {
-        struct tensor_map *known = (struct tensor_map *)at;
-        if (memcmp(&known->key, key, sizeof *key) == 0) {
+    for (PyObject *node = first; node != NULL; node = ((struct tensor_map *)node)->next) {
+        struct tensor_map *candidate = (struct tensor_map *)node;
+        if (memcmp(&candidate->key, key, sizeof *key) == 0) {
             /* `frame` holds the first map of the list, which keeps all maps after it alive, too. */
             frame->holds.object[frame->holds.objects++] = first;
-            return map_of(known);
+            return map_of(candidate);
         }
     }
     return NULL;
@@ -99,59 +99,60 @@ static void *find(PyObject *first, const struct map_key *key, struct silo_frame 
  * exception set. */
 static struct tensor_map *prepend(PyObject *first, const struct map_key *key, uint32_t most,
                                   struct silo_frame *frame) {
-    struct tensor_map *made = (struct tensor_map *)PyType_GenericAlloc(map_type, 0);
-    if (made == NULL) {
+    struct tensor_map *map = (struct tensor_map *)PyType_GenericAlloc(map_type, 0);
+    if (map == NULL) {
         Py_XDECREF(first);
         return NULL;
     }
-    made->key = *key;
+    map->key = *key;
     const uint32_t depth = first ? ((struct tensor_map *)first)->depth + 1 : 0;
     if (depth + 1 < most) {
-        made->depth = depth;
-        made->next = first;
+        map->depth = depth;
+        map->next = first;
     } else {
         Py_XDECREF(first);
     }
-    frame->holds.object[frame->holds.objects++] = (PyObject *)made;
-    return made;
+    frame->holds.object[frame->holds.objects++] = (PyObject *)map;
+    return map;
 }
 
 void *silo_descriptor_map(const struct silo_plan *plan, int32_t index,
                           const struct silo_map_form *form, struct silo_frame *frame) {
-    const struct silo_descriptor *one = &frame->descriptors[frame->slots[index]];
+    const struct silo_descriptor *descriptor = &frame->descriptors[frame->slots[index]];
     struct map_key key;
     memset(&key, 0, sizeof key);
-    key.descriptor.address = one->address;
-    key.descriptor.nan = one->nan;
-    key.descriptor.tf32 = one->tf32;
-    key.descriptor.rank = one->rank;
-    memcpy(key.descriptor.shape, one->shape, one->rank * sizeof *one->shape);
-    memcpy(key.descriptor.strides, one->strides, one->rank * sizeof *one->strides);
+    key.descriptor.address = descriptor->address;
+    key.descriptor.nan = descriptor->nan;
+    key.descriptor.tf32 = descriptor->tf32;
+    key.descriptor.rank = descriptor->rank;
+    memcpy(key.descriptor.shape, descriptor->shape, descriptor->rank * sizeof *descriptor->shape);
+    memcpy(key.descriptor.strides, descriptor->strides,
+           descriptor->rank * sizeof *descriptor->strides);
     key.form = *form;
     PyObject *object = silo_owner_of(plan, frame, frame->slots[index])->object;
     struct silo_members members = silo_members_of(object);
-    PyObject *first = silo_descriptor_kept(&members);
+    PyObject *first = silo_descriptor_stored_map(&members);
     Py_XDECREF(members.dict);
     if (first == NULL)
         silo_forget_error(); /* the object has no map yet, or takes no attributes */
     else if (Py_TYPE(first) != map_type)
         Py_CLEAR(first); /* None in an object that was unpickled */
-    void *known = find(first, &key, frame);
-    if (known != NULL)
-        return known;
-    struct tensor_map *made = prepend(first, &key, MAX_MAPS, frame);
-    if (made == NULL || encode(plan, index, frame->device_id, made) != 0)
+    void *cached = find(first, &key, frame);
+    if (cached != NULL)
+        return cached;
+    struct tensor_map *map = prepend(first, &key, MAX_MAPS, frame);
+    if (map == NULL || encode(plan, index, frame->device_id, map) != 0)
         return NULL;
-    if (silo_descriptor_keep(object, (PyObject *)made) != 0)
+    if (silo_descriptor_keep(object, (PyObject *)map) != 0)
         silo_forget_error(); /* the object takes no attributes, so its map is encoded at every call
                               */
-    return map_of(made);
+    return map_of(map);
 }
 
 /* Stores the values that an array's map is encoded from; -1 with an exception set. */
 static int describe(const struct silo_plan *plan, int32_t index, const struct silo_map_form *form,
                     PyObject *object, uint64_t address, struct silo_descriptor *out) {
-    static const char wanted[] = "an array with a shape, of which its tensor map is made";
+    static const char expected[] = "an array with a shape, of which its tensor map is made";
     struct silo_shape shape = {.ndim = 0};
     silo_error error;
     if (silo_map_reads_shape(form)) {
@@ -159,7 +160,7 @@ static int describe(const struct silo_plan *plan, int32_t index, const struct si
         if (adapter == NULL)
             return -1;
         if (silo_shape_read(object, adapter, &shape) != 0 || !shape.whole)
-            return silo_bad_argument(plan->kernel, plan->names[index], wanted, object);
+            return silo_bad_argument(plan->kernel, plan->names[index], expected, object);
     }
     if (silo_map_of_array(form, address, shape.ndim, shape.sizes, shape.strides, out, &error) == 0)
         return 0;
@@ -177,18 +178,18 @@ void *silo_array_map(const struct silo_plan *plan, struct silo_binding *binding,
     SILO_LOCK(&binding->maps_lock);
     PyObject *first = Py_XNewRef(binding->maps);
     SILO_UNLOCK(&binding->maps_lock);
-    void *known = find(first, &key, frame);
-    if (known != NULL)
-        return known;
-    struct tensor_map *made = prepend(first, &key, MAX_ARRAY_MAPS, frame);
-    if (made == NULL || encode(plan, index, frame->device_id, made) != 0)
+    void *cached = find(first, &key, frame);
+    if (cached != NULL)
+        return cached;
+    struct tensor_map *map = prepend(first, &key, MAX_ARRAY_MAPS, frame);
+    if (map == NULL || encode(plan, index, frame->device_id, map) != 0)
         return NULL;
     SILO_LOCK(&binding->maps_lock);
-    PyObject *before = binding->maps;
-    binding->maps = Py_NewRef((PyObject *)made);
+    PyObject *old = binding->maps;
+    binding->maps = Py_NewRef((PyObject *)map);
     SILO_UNLOCK(&binding->maps_lock);
-    Py_XDECREF(before);
-    return map_of(made);
+    Py_XDECREF(old);
+    return map_of(map);
 }
 
 static PyObject *py_adapt_descriptor(PyObject *module, PyObject *type) {

@@ -1,4 +1,4 @@
-#include "tagged_seen.h"
+#include "tagged_facts.h"
 
 struct silo_value silo_tagged_value(const silo_argument *argument) {
     struct silo_value value = {.type = SILO_IS_NONE};
@@ -50,44 +50,46 @@ static struct silo_value number_of(uint64_t code, uint64_t slot) {
     return value;
 }
 
-static void see_array(const silo_argument *argument, struct silo_seen *seen, int64_t *strides) {
+static void array_facts(const silo_argument *argument, struct silo_argument_facts *facts,
+                        int64_t *strides) {
     if (argument->kind == SILO_ARGUMENT_POINTER)
         return;
-    seen->rank = argument->rank;
-    seen->shape = argument->rank > 0 ? argument->shape : strides;
-    seen->strides = silo_tagged_strides(argument, strides);
+    facts->rank = argument->rank;
+    facts->shape = argument->rank > 0 ? argument->shape : strides;
+    facts->strides = silo_tagged_strides(argument, strides);
 }
 
-void silo_tagged_see(const struct silo_tagged *tagged, struct silo_seen *seen, int64_t *strides) {
+void silo_tagged_facts(const struct silo_tagged *tagged, struct silo_argument_facts *facts,
+                       int64_t *strides) {
     const struct silo_intake *intake = tagged->intake;
     for (int32_t i = 0; i < intake->count; i++) {
         const silo_argument *argument = silo_tagged_argument(tagged, i);
         const uint64_t code = tagged->key[i];
-        struct silo_seen *one = &seen[i];
-        memset(one, 0, sizeof *one);
-        one->kind = (uint8_t)silo_code_kind(code);
-        one->flags = (uint8_t)silo_code_flags(code);
-        one->element = (uint16_t)(silo_code_type(code) << 8 | silo_code_bits(code));
-        switch (one->kind) {
+        struct silo_argument_facts *fact = &facts[i];
+        memset(fact, 0, sizeof *fact);
+        fact->kind = (uint8_t)silo_code_kind(code);
+        fact->flags = (uint8_t)silo_code_flags(code);
+        fact->element = (uint16_t)(silo_code_type(code) << 8 | silo_code_bits(code));
+        switch (fact->kind) {
         case SILO_VALUE_POINTER:
-            see_array(argument, one, strides + (size_t)i * SILO_MAX_AXES);
+            array_facts(argument, fact, strides + (size_t)i * SILO_MAX_AXES);
             break;
         case SILO_VALUE_DESCRIPTOR:
-            see_array(argument, one, strides + (size_t)i * SILO_MAX_AXES);
-            one->block = argument->block;
+            array_facts(argument, fact, strides + (size_t)i * SILO_MAX_AXES);
+            fact->block = argument->block;
             break;
         case SILO_VALUE_INT:
         case SILO_VALUE_BOOL:
         case SILO_VALUE_FLOAT:
-            one->number = number_of(code, tagged->slots[i]);
+            fact->number = number_of(code, tagged->slots[i]);
             break;
         case SILO_VALUE_CONSTANT:
-            one->element = 0;
-            one->number = argument->kind == SILO_ARGUMENT_ABSENT ? intake->names[i].fallback
-                                                                 : silo_tagged_value(argument);
+            fact->element = 0;
+            fact->number = argument->kind == SILO_ARGUMENT_ABSENT ? intake->names[i].fallback
+                                                                  : silo_tagged_value(argument);
             break;
         default:
-            one->element = 0;
+            fact->element = 0;
             break;
         }
     }

@@ -1,12 +1,12 @@
 /* A call in the form that the choice of a variant needs: the guard's facts about each argument, and
  * the device (silo.launch.arguments, silo.core.device). */
-#ifndef SILO_SEEN_H
-#define SILO_SEEN_H
+#ifndef SILO_ARGUMENT_FACTS_H
+#define SILO_ARGUMENT_FACTS_H
 
 #include "manifest.h"
 
 /* The facts about an argument. Pointers are borrowed for the length of the call. */
-struct silo_seen {
+struct silo_argument_facts {
     uint8_t kind;     /* enum silo_value_kind, as in the guard's words */
     uint8_t flags;    /* enum silo_value_flags, as in the guard's words */
     uint16_t element; /* enum silo_element of an array, descriptor, integer, float or bool; 0 if the
@@ -21,15 +21,15 @@ struct silo_seen {
 };
 
 /* A compile option that the call sets. */
-struct silo_seen_option {
+struct silo_option_value {
     const char *name;
     struct silo_value value;
 };
 
-struct silo_seen_call {
-    const struct silo_seen *arguments; /* an entry for each parameter of the kernel */
+struct silo_call_arguments {
+    const struct silo_argument_facts *arguments; /* an entry for each parameter of the kernel */
     uint32_t option_count;
-    const struct silo_seen_option *options;
+    const struct silo_option_value *options;
     const int64_t *grid; /* three dimensions; NULL if the call gives no grid */
     /* Text for messages about a call that needs a grid and gives none; NULL: ", and the call gives
      * none". */
@@ -50,7 +50,7 @@ struct silo_run_rule {
 };
 
 /* The device of a call. */
-struct silo_place {
+struct silo_call_device {
     const char *target; /* target of the device, with its architecture: "cuda:sm_90a" */
     const char *model;  /* for messages; may be NULL */
     uint32_t fact_count;

@@ -1,4 +1,4 @@
-#include "known_bindings.h"
+#include "binding_table.h"
 
 #include <stdlib.h>
 
@@ -7,8 +7,8 @@ static void release(void *binding, void *keep) {
     Py_DECREF((PyObject *)keep);
 }
 
-int silo_known_insert(struct silo_known *known, const uint64_t *key, uint32_t words, uint64_t hash,
-                      PyObject *binding, PyObject *keep) {
+int silo_binding_table_insert(struct silo_binding_table *table, const uint64_t *key, uint32_t words,
+                              uint64_t hash, PyObject *binding, PyObject *keep) {
     struct silo_guard_entry *entry = silo_guard_entry_new(key, words, binding, keep);
     struct silo_guard_entry *replaced = NULL;
     struct silo_guard_table *full = NULL;
@@ -18,12 +18,12 @@ int silo_known_insert(struct silo_known *known, const uint64_t *key, uint32_t wo
     }
     Py_INCREF(binding);
     Py_INCREF(keep);
-    SILO_LOCK(&known->lock);
-    if (silo_guard_used(&known->guard) >= SILO_GUARD_LIMIT)
-        full = silo_guard_take(&known->guard);
-    const int result = silo_guard_insert(&known->guard, entry, hash, &replaced);
-    silo_guard_free_older(&known->guard);
-    SILO_UNLOCK(&known->lock);
+    SILO_LOCK(&table->lock);
+    if (silo_guard_used(&table->guard) >= SILO_GUARD_LIMIT)
+        full = silo_guard_take(&table->guard);
+    const int result = silo_guard_insert(&table->guard, entry, hash, &replaced);
+    silo_guard_free_older(&table->guard);
+    SILO_UNLOCK(&table->lock);
     /* This comes after the unlock: releasing a binding may run code that launches again. */
     silo_guard_table_free(full, release);
     if (result != 0)
@@ -37,43 +37,44 @@ int silo_known_insert(struct silo_known *known, const uint64_t *key, uint32_t wo
     return result;
 }
 
-void silo_known_clear(struct silo_known *known) {
-    SILO_LOCK(&known->lock);
-    struct silo_guard_table *table = silo_guard_take(&known->guard);
-    SILO_UNLOCK(&known->lock);
+void silo_binding_table_clear(struct silo_binding_table *bindings) {
+    SILO_LOCK(&bindings->lock);
+    struct silo_guard_table *table = silo_guard_take(&bindings->guard);
+    SILO_UNLOCK(&bindings->lock);
     silo_guard_table_free(table, release);
 }
 
 /* Puts a reference to each binding into a list of length `used`. Returns false if the number of
  * bindings is not `used`. */
-static bool fill_list(struct silo_known *known, PyObject *list, uint32_t used) {
-    SILO_LOCK(&known->lock);
-    const struct silo_guard_table *table = known->guard.table;
-    const bool right = silo_guard_used(&known->guard) == used;
+static bool fill_list(struct silo_binding_table *bindings, PyObject *list, uint32_t used) {
+    SILO_LOCK(&bindings->lock);
+    const struct silo_guard_table *table = bindings->guard.table;
+    const bool right = silo_guard_used(&bindings->guard) == used;
     Py_ssize_t count = 0;
     for (uint32_t i = 0; right && used != 0 && i <= table->mask; i++) {
         const struct silo_guard_entry *entry = table->slots[i].entry;
         if (entry != NULL)
             PyList_SetItem(list, count++, Py_NewRef((PyObject *)entry->binding));
     }
-    SILO_UNLOCK(&known->lock);
+    SILO_UNLOCK(&bindings->lock);
     return right;
 }
 
-PyObject *silo_known_list(struct silo_known *known) {
+PyObject *silo_binding_table_list(struct silo_binding_table *table) {
     for (;;) {
-        SILO_LOCK(&known->lock);
-        const uint32_t used = silo_guard_used(&known->guard);
-        SILO_UNLOCK(&known->lock);
+        SILO_LOCK(&table->lock);
+        const uint32_t used = silo_guard_used(&table->guard);
+        SILO_UNLOCK(&table->lock);
         PyObject *list = PyList_New(used); /* may run the garbage collector, and with it any code */
-        if (list == NULL || fill_list(known, list, used))
+        if (list == NULL || fill_list(table, list, used))
             return list;
         Py_DECREF(list);
     }
 }
 
-int silo_known_traverse(const struct silo_known *known, visitproc visit, void *arg) {
-    const struct silo_guard_table *table = known->guard.table;
+int silo_binding_table_traverse(const struct silo_binding_table *fixed, visitproc visit,
+                                void *arg) {
+    const struct silo_guard_table *table = fixed->guard.table;
     for (uint32_t i = 0; table != NULL && i <= table->mask; i++) {
         const struct silo_guard_entry *entry = table->slots[i].entry;
         if (entry != NULL) {

@@ -1,4 +1,4 @@
-#include "triton_way.h"
+#include "triton_fallback.h"
 
 #include "errors.h"
 #include "flat.h"
@@ -8,8 +8,8 @@
 #include "recorder.h"
 #include "stack.h"
 
-PyTypeObject *silo_situation_type;
-struct silo_situation *silo_situation;
+PyTypeObject *silo_triton_settings_type;
+struct silo_triton_settings *silo_triton_settings;
 PyObject *silo_triton_run, *silo_triton_compiled;
 
 static PyObject *notice;  /* owned callable: makes a new TritonSituation */
@@ -18,9 +18,9 @@ static PyObject *partial; /* owned: functools.partial */
 
 static PyObject *s_grid, *s_warmup, *s_launch_metadata;
 
-/* ---- situations ---- */
+/* ---- settings ---- */
 
-static int read_watched(struct silo_situation *self, PyObject *watched, PyObject *sizes) {
+static int read_watched(struct silo_triton_settings *self, PyObject *watched, PyObject *sizes) {
     const Py_ssize_t count = PyTuple_Size(watched), size_count = PyTuple_Size(sizes);
     self->watched = PyMem_Calloc((size_t)count + 1, sizeof *self->watched);
     self->sizes = PyMem_Calloc((size_t)size_count + 1, sizeof *self->sizes);
@@ -52,7 +52,7 @@ static int read_watched(struct silo_situation *self, PyObject *watched, PyObject
     return 0;
 }
 
-static PyObject *situation_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+static PyObject *settings_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     static char *names[] = {
         "watched", "sizes",        "get_device",   "get_stream", "memory_type", "epoch",
         "blocked", "torch_stream", "torch_device", "enter",      "leave",       "allocate",
@@ -65,7 +65,7 @@ static PyObject *situation_new(PyTypeObject *type, PyObject *args, PyObject *key
                                      &memory_type, &epoch, &blocked, &torch_stream, &torch_device,
                                      &enter, &leave, &allocate))
         return NULL;
-    struct silo_situation *self = (struct silo_situation *)PyType_GenericAlloc(type, 0);
+    struct silo_triton_settings *self = (struct silo_triton_settings *)PyType_GenericAlloc(type, 0);
     if (self == NULL)
         return NULL;
     self->memory_type = memory_type;
@@ -87,8 +87,8 @@ static PyObject *situation_new(PyTypeObject *type, PyObject *args, PyObject *key
     return (PyObject *)self;
 }
 
-static int situation_traverse(PyObject *object, visitproc visit, void *arg) {
-    struct silo_situation *self = (struct silo_situation *)object;
+static int settings_traverse(PyObject *object, visitproc visit, void *arg) {
+    struct silo_triton_settings *self = (struct silo_triton_settings *)object;
     Py_VISIT((PyObject *)Py_TYPE(object));
     for (Py_ssize_t i = 0; i < self->watched_count; i++) {
         Py_VISIT(self->watched[i].dict);
@@ -104,8 +104,8 @@ static int situation_traverse(PyObject *object, visitproc visit, void *arg) {
     return 0;
 }
 
-static void situation_dealloc(PyObject *object) {
-    struct silo_situation *self = (struct silo_situation *)object;
+static void settings_dealloc(PyObject *object) {
+    struct silo_triton_settings *self = (struct silo_triton_settings *)object;
     PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
     for (Py_ssize_t i = 0; i < self->watched_count; i++) {
@@ -127,58 +127,59 @@ static void situation_dealloc(PyObject *object) {
     Py_DECREF((PyObject *)type);
 }
 
-SILO_INLINE bool holds(const struct silo_situation *self) {
+SILO_INLINE bool holds(const struct silo_triton_settings *self) {
     for (Py_ssize_t i = 0; i < self->size_count; i++) {
-        const struct silo_watched_size *one = &self->sizes[i];
-        if (SILO_UNLIKELY((one->is_list ? PyList_Size(one->container)
-                                        : PyDict_Size(one->container)) != one->size))
+        const struct silo_watched_size *size = &self->sizes[i];
+        if (SILO_UNLIKELY((size->is_list ? PyList_Size(size->container)
+                                         : PyDict_Size(size->container)) != size->size))
             return false;
     }
     for (Py_ssize_t i = 0; i < self->watched_count; i++) {
-        const struct silo_watched *one = &self->watched[i];
-        if (SILO_UNLIKELY(PyDict_GetItemWithError(one->dict, one->name) != one->value))
+        const struct silo_watched *member = &self->watched[i];
+        if (SILO_UNLIKELY(PyDict_GetItemWithError(member->dict, member->name) != member->value))
             return false;
     }
     return true;
 }
 
-struct silo_situation *silo_situation_now(void) {
-    struct silo_situation *now = silo_situation;
+struct silo_triton_settings *silo_triton_settings_now(void) {
+    struct silo_triton_settings *now = silo_triton_settings;
     if (SILO_LIKELY(now != NULL && holds(now))) {
         Py_INCREF((PyObject *)now);
         return now;
     }
     if (PyErr_Occurred() || notice == NULL)
         return NULL;
-    PyObject *made = PyObject_CallNoArgs(notice);
-    if (made == NULL)
+    PyObject *settings = PyObject_CallNoArgs(notice);
+    if (settings == NULL)
         return NULL;
-    if (!PyObject_TypeCheck(made, silo_situation_type)) {
-        Py_DECREF(made);
+    if (!PyObject_TypeCheck(settings, silo_triton_settings_type)) {
+        Py_DECREF(settings);
         PyErr_SetString(PyExc_TypeError, "notice gives a TritonSituation");
         return NULL;
     }
-    return (struct silo_situation *)made;
+    return (struct silo_triton_settings *)settings;
 }
 
-PyObject *silo_py_triton_situation(PyObject *module, PyObject *situation) {
+PyObject *silo_py_triton_settings(PyObject *module, PyObject *settings) {
     (void)module;
-    if (situation != Py_None && !PyObject_TypeCheck(situation, silo_situation_type))
+    if (settings != Py_None && !PyObject_TypeCheck(settings, silo_triton_settings_type))
         return PyErr_Format(PyExc_TypeError, "a TritonSituation or None");
-    struct silo_situation *old = silo_situation;
-    silo_situation = situation == Py_None ? NULL : (struct silo_situation *)Py_NewRef(situation);
+    struct silo_triton_settings *old = silo_triton_settings;
+    silo_triton_settings =
+        settings == Py_None ? NULL : (struct silo_triton_settings *)Py_NewRef(settings);
     Py_XDECREF((PyObject *)old);
     Py_RETURN_NONE;
 }
 
 PyObject *silo_py_triton_serve(PyObject *module, PyObject *args) {
     (void)module;
-    PyObject *run, *ask;
-    if (!PyArg_ParseTuple(args, "OO", &run, &ask))
+    PyObject *run, *callback;
+    if (!PyArg_ParseTuple(args, "OO", &run, &callback))
         return NULL;
     PyObject *old_run = silo_triton_run, *old_notice = notice;
     silo_triton_run = Py_NewRef(run);
-    notice = Py_NewRef(ask);
+    notice = Py_NewRef(callback);
     Py_XDECREF(old_run);
     Py_XDECREF(old_notice);
     Py_RETURN_NONE;
@@ -220,14 +221,14 @@ static int count_reason(struct silo_triton_kernel *launched, PyObject *reason) {
     struct silo_triton_kernel *kernel = silo_triton_counted(launched);
     if (kernel->reasons == NULL && (kernel->reasons = PyDict_New()) == NULL)
         return -1;
-    PyObject *before = PyDict_GetItemWithError(kernel->reasons, reason);
-    if (before == NULL && PyErr_Occurred())
+    PyObject *old_count = PyDict_GetItemWithError(kernel->reasons, reason);
+    if (old_count == NULL && PyErr_Occurred())
         return -1;
-    const bool first = before == NULL;
+    const bool first = old_count == NULL;
     if (first && PyDict_Size(kernel->reasons) >= MOST_REASONS) {
         PyObject *other = PyUnicode_FromString("other reasons, too many to count");
-        before = other != NULL ? PyDict_GetItemWithError(kernel->reasons, other) : NULL;
-        const uint64_t count = before != NULL ? PyLong_AsUnsignedLongLong(before) : 0;
+        old_count = other != NULL ? PyDict_GetItemWithError(kernel->reasons, other) : NULL;
+        const uint64_t count = old_count != NULL ? PyLong_AsUnsignedLongLong(old_count) : 0;
         PyObject *now = PyLong_FromUnsignedLongLong(count + 1);
         const int result = now != NULL ? PyDict_SetItem(kernel->reasons, other, now) : -1;
         Py_XDECREF(now);
@@ -235,15 +236,15 @@ static int count_reason(struct silo_triton_kernel *launched, PyObject *reason) {
         return result;
     }
     PyObject *now =
-        PyLong_FromUnsignedLongLong((first ? 0 : PyLong_AsUnsignedLongLong(before)) + 1);
+        PyLong_FromUnsignedLongLong((first ? 0 : PyLong_AsUnsignedLongLong(old_count)) + 1);
     int result = now != NULL ? PyDict_SetItem(kernel->reasons, reason, now) : -1;
     Py_XDECREF(now);
-    if (result == 0 && first && kernel->told != NULL) {
-        PyObject *told = Py_NewRef(kernel->told);
-        PyObject *done = silo_call_one(told, reason);
-        Py_DECREF(told);
-        Py_XDECREF(done);
-        result = done != NULL ? 0 : -1;
+    if (result == 0 && first && kernel->on_reason != NULL) {
+        PyObject *on_reason = Py_NewRef(kernel->on_reason);
+        PyObject *report = silo_call_one(on_reason, reason);
+        Py_DECREF(on_reason);
+        Py_XDECREF(report);
+        result = report != NULL ? 0 : -1;
     }
     return result;
 }
@@ -260,16 +261,16 @@ static PyObject *runner_of(const struct silo_triton_call *call) {
 static PyObject *call_compiled(const struct silo_triton_call *call, PyObject *args,
                                PyObject *keywords) {
     PyObject *runner = runner_of(call);
-    PyObject *rest = runner != NULL ? PyTuple_GetSlice(args, 1, call->positional + 1) : NULL;
-    PyObject *result = rest != NULL ? PyObject_Call(runner, rest, keywords) : NULL;
-    Py_XDECREF(rest);
+    PyObject *arguments = runner != NULL ? PyTuple_GetSlice(args, 1, call->positional + 1) : NULL;
+    PyObject *result = arguments != NULL ? PyObject_Call(runner, arguments, keywords) : NULL;
+    Py_XDECREF(arguments);
     Py_XDECREF(runner);
     return result;
 }
 
-PyObject *silo_triton_own_way(struct silo_triton_call *call, PyObject *reason) {
+PyObject *silo_triton_fall_back(struct silo_triton_call *call, PyObject *reason) {
     PyObject *args, *keywords, *result = NULL;
-    call->went = true;
+    call->may_have_run = true;
     if (SILO_UNLIKELY(silo_recorder != NULL))
         silo_recorder_refuse(call->function, reason);
     if (SILO_UNLIKELY(silo_recorder_is_dry()))
@@ -289,9 +290,9 @@ PyObject *silo_triton_own_way(struct silo_triton_call *call, PyObject *reason) {
     return result;
 }
 
-PyObject *silo_triton_own_way_for(struct silo_triton_call *call, const char *reason) {
+PyObject *silo_triton_fall_back_for(struct silo_triton_call *call, const char *reason) {
     PyObject *text = PyUnicode_FromString(reason);
-    PyObject *result = text != NULL ? silo_triton_own_way(call, text) : NULL;
+    PyObject *result = text != NULL ? silo_triton_fall_back(call, text) : NULL;
     Py_XDECREF(text);
     return result;
 }
@@ -309,23 +310,23 @@ static PyObject *kind_of_argument(PyObject *name, PyObject *argument) {
     return text;
 }
 
-PyObject *silo_triton_left(struct silo_triton_call *call, PyObject *entry) {
+PyObject *silo_triton_fall_back_refused(struct silo_triton_call *call, PyObject *entry) {
     PyObject *reason =
         PyUnicode_Check(entry) ? Py_NewRef(entry) : PyObject_GetAttrString(entry, "reason");
-    PyObject *result = reason != NULL ? silo_triton_own_way(call, reason) : NULL;
+    PyObject *result = reason != NULL ? silo_triton_fall_back(call, reason) : NULL;
     Py_XDECREF(reason);
     return result;
 }
 
-PyObject *silo_triton_left_unread(const struct silo_plan *plan, const struct silo_inputs *inputs,
-                                  int32_t failed) {
+PyObject *silo_triton_fall_back_unread(const struct silo_plan *plan,
+                                       const struct silo_inputs *inputs, int32_t failed) {
     PyObject *error = silo_take_exception(), *reason = NULL;
     if (failed >= 0 && failed < plan->count && inputs->arguments[failed] != NULL)
         reason = kind_of_argument(plan->names[failed], inputs->arguments[failed]);
     else
         reason = error != NULL ? PyObject_Str(error) : NULL;
     Py_XDECREF(error);
-    PyObject *result = reason != NULL ? silo_triton_own_way(inputs->triton, reason) : NULL;
+    PyObject *result = reason != NULL ? silo_triton_fall_back(inputs->triton, reason) : NULL;
     Py_XDECREF(reason);
     return result;
 }
@@ -333,22 +334,22 @@ PyObject *silo_triton_left_unread(const struct silo_plan *plan, const struct sil
 /* ---- Triton's hooks of launches ---- */
 
 /* Returns the grid as the program gave it, a new reference. */
-static PyObject *grid_given(const struct silo_triton_call *call, const int64_t dims[3]) {
+static PyObject *grid_of(const struct silo_triton_call *call, const int64_t dims[3]) {
     if (call->dims != NULL)
         return Py_NewRef(call->dims);
-    PyObject *given = call->grid != NULL ? call->grid : call->named;
-    if (given != NULL)
-        return Py_NewRef(given);
+    PyObject *grid = call->grid != NULL ? call->grid : call->named;
+    if (grid != NULL)
+        return Py_NewRef(grid);
     return Py_BuildValue("(LLL)", (long long)dims[0], (long long)dims[1], (long long)dims[2]);
 }
 
 PyObject *silo_triton_enter(struct silo_triton_call *call, PyObject *tag,
                             PyObject *const *arguments, int32_t count, const int64_t dims[3]) {
-    PyObject *const enter = call->situation->enter;
-    PyObject *grid = grid_given(call, dims), *stream = PyLong_FromVoidPtr(call->stream);
+    PyObject *const enter = call->settings->enter;
+    PyObject *grid = grid_of(call, dims), *stream = PyLong_FromVoidPtr(call->stream);
     PyObject *method = PyObject_GetAttr(call->compiled ? call->function : tag, s_launch_metadata);
-    PyObject *all = PyTuple_New(count + 2), *metadata = NULL, *done = NULL;
-    call->went = true; /* the call must not be repeated, because hooks are called once */
+    PyObject *all = PyTuple_New(count + 2), *metadata = NULL, *result = NULL;
+    call->may_have_run = true; /* the call must not be repeated, because hooks are called once */
     if (grid != NULL && stream != NULL && method != NULL && all != NULL) {
         PyTuple_SetItem(all, 0, Py_NewRef(grid));
         PyTuple_SetItem(all, 1, Py_NewRef(stream));
@@ -362,27 +363,27 @@ PyObject *silo_triton_enter(struct silo_triton_call *call, PyObject *tag,
     Py_XDECREF(all);
     if (metadata == NULL || enter == Py_None)
         return metadata;
-    done = silo_call_one(enter, metadata);
-    if (done == NULL)
+    result = silo_call_one(enter, metadata);
+    if (result == NULL)
         Py_CLEAR(metadata);
-    Py_XDECREF(done);
+    Py_XDECREF(result);
     return metadata;
 }
 
 int silo_triton_leave(const struct silo_triton_call *call, PyObject *metadata) {
-    if (call->situation->leave == Py_None)
+    if (call->settings->leave == Py_None)
         return 0;
-    PyObject *done = silo_call_one(call->situation->leave, metadata);
-    Py_XDECREF(done);
-    return done != NULL ? 0 : -1;
+    PyObject *result = silo_call_one(call->settings->leave, metadata);
+    Py_XDECREF(result);
+    return result != NULL ? 0 : -1;
 }
 
 PyObject *silo_triton_by(PyObject *run, const struct silo_triton_call *call) {
     PyObject *args, *keywords, *result = NULL;
     if (own_arguments(call, &args, &keywords) == 0) {
-        PyObject *rest = PyTuple_GetSlice(args, 1, call->positional + 1);
-        result = rest != NULL ? PyObject_Call(run, rest, keywords) : NULL;
-        Py_XDECREF(rest);
+        PyObject *arguments = PyTuple_GetSlice(args, 1, call->positional + 1);
+        result = arguments != NULL ? PyObject_Call(run, arguments, keywords) : NULL;
+        Py_XDECREF(arguments);
     }
     Py_XDECREF(args);
     Py_XDECREF(keywords);
@@ -391,7 +392,7 @@ PyObject *silo_triton_by(PyObject *run, const struct silo_triton_call *call) {
 
 /* Returns a functools.partial that makes the call through Triton when it is called without
  * arguments. */
-static PyObject *own_way_later(const struct silo_triton_call *call) {
+static PyObject *fall_back_later(const struct silo_triton_call *call) {
     PyObject *args, *keywords, *result = NULL;
     if (own_arguments(call, &args, &keywords) == 0) {
         /* For a compiled kernel, the first argument is left out, because `compiled[grid]` already
@@ -417,12 +418,12 @@ static PyObject *own_way_later(const struct silo_triton_call *call) {
 
 /* Returns whether only one device exists, which is then device 0. The driver is open once a kernel
  * is loaded. */
-SILO_INLINE bool has_one_device(const struct silo_situation *now) {
+SILO_INLINE bool has_one_device(const struct silo_triton_settings *now) {
     const struct silo_gpu *gpu = now->torch_device ? silo_gpu_of_memory(now->memory_type) : NULL;
     return gpu != NULL && gpu->device_count == 1;
 }
 
-static SILO_NOINLINE int ask_stream(const struct silo_situation *now,
+static SILO_NOINLINE int ask_stream(const struct silo_triton_settings *now,
                                     struct silo_triton_call *call) {
     PyObject *device = PyLong_FromLong(call->device);
     PyObject *stream = device != NULL ? silo_call_one(now->get_stream, device) : NULL;
@@ -432,8 +433,8 @@ static SILO_NOINLINE int ask_stream(const struct silo_situation *now,
     return PyErr_Occurred() ? -1 : 0;
 }
 
-int silo_triton_place(struct silo_triton_call *call) {
-    const struct silo_situation *now = call->situation;
+int silo_triton_find_queue(struct silo_triton_call *call) {
+    const struct silo_triton_settings *now = call->settings;
     call->device = 0;
     call->stream = NULL;
     if (now->get_device == NULL)
@@ -469,8 +470,8 @@ static SILO_NOINLINE bool is_unchanged(const struct silo_triton_kernel *kernel, 
     const bool same = PyObject_RichCompareBool(now, value, Py_NE) == 0;
     Py_DECREF(value);
     PyErr_Clear(); /* Triton raises the error of the comparison */
-    if (same && index < PyList_Size(kernel->seen))
-        PyList_SetItem(kernel->seen, index, Py_NewRef(now));
+    if (same && index < PyList_Size(kernel->values))
+        PyList_SetItem(kernel->values, index, Py_NewRef(now));
     Py_DECREF(now);
     return same;
 }
@@ -480,11 +481,11 @@ bool silo_triton_globals_hold(const struct silo_triton_kernel *kernel) {
     Py_ssize_t position = 0;
     for (Py_ssize_t i = 0; PyDict_Next(kernel->globals, &position, &key, &pair); i++) {
         PyObject *now = value_now(key, pair);
-        if (SILO_UNLIKELY(now == NULL || i >= PyList_Size(kernel->seen))) {
+        if (SILO_UNLIKELY(now == NULL || i >= PyList_Size(kernel->values))) {
             PyErr_Clear();
             return false;
         }
-        if (SILO_UNLIKELY(now != PyList_GetItem(kernel->seen, i)) &&
+        if (SILO_UNLIKELY(now != PyList_GetItem(kernel->values, i)) &&
             !is_unchanged(kernel, i, now, pair))
             return false;
     }
@@ -503,7 +504,7 @@ static bool is_capturing(const struct silo_frame *frame, const struct silo_trito
 static PyObject *question(struct silo_launcher *self, const struct silo_inputs *inputs,
                           const struct silo_grid_source *grid, const struct silo_frame *frame) {
     PyObject *facts = silo_call_facts(self, inputs, grid, frame), *all = NULL;
-    PyObject *later = own_way_later(inputs->triton);
+    PyObject *later = fall_back_later(inputs->triton);
     if (facts != NULL && later != NULL)
         all = PyTuple_Pack(3, facts, inputs->triton->function, later);
     Py_XDECREF(facts);
@@ -516,30 +517,30 @@ PyObject *silo_triton_miss(struct silo_launcher *self, const struct silo_inputs 
                            uint64_t hash, PyObject **result) {
     *result = NULL;
     if (is_capturing(frame, inputs->triton)) { /* nothing may be loaded during a capture */
-        *result = silo_triton_own_way_for(
+        *result = silo_triton_fall_back_for(
             inputs->triton,
             "a new kind of call while its stream is captured, when nothing is loaded");
         return NULL;
     }
     self->misses++;
     frame->ran = SILO_RAN_PROGRAM;
-    inputs->triton->went = true;
-    PyObject *asked = silo_stack_check() == 0 ? question(self, inputs, grid, frame) : NULL;
+    inputs->triton->may_have_run = true;
+    PyObject *question_args = silo_stack_check() == 0 ? question(self, inputs, grid, frame) : NULL;
     /* The member may be replaced or cleared while the call runs. */
     PyObject *on_miss = Py_NewRef(self->on_miss);
-    PyObject *answer = asked != NULL ? PyObject_Call(on_miss, asked, NULL) : NULL;
+    PyObject *answer = question_args != NULL ? PyObject_Call(on_miss, question_args, NULL) : NULL;
     Py_DECREF(on_miss);
-    Py_XDECREF(asked);
-    PyObject *entry, *given;
+    Py_XDECREF(question_args);
+    PyObject *entry, *call_result;
     if (answer == NULL)
         return NULL;
     if (!PyArg_ParseTuple(answer, "OO;on_miss gives what serves such calls, and a result", &entry,
-                          &given)) {
+                          &call_result)) {
         Py_DECREF(answer);
         return NULL;
     }
-    if (given != silo_absent) {
-        *result = Py_NewRef(given);
+    if (call_result != silo_absent) {
+        *result = Py_NewRef(call_result);
         silo_triton_counted(inputs->triton->kernel)->own_launches++;
     }
     entry = entry != silo_absent ? silo_miss_keep(self, inputs, frame, entry, hash) : NULL;
@@ -549,35 +550,35 @@ PyObject *silo_triton_miss(struct silo_launcher *self, const struct silo_inputs 
     return entry;
 }
 
-int silo_triton_way_init(PyObject *module) {
-    static const struct silo_name words[] = {
+int silo_triton_fallback_init(PyObject *module) {
+    static const struct silo_name names[] = {
         {&s_grid, "grid"}, {&s_warmup, "warmup"}, {&s_launch_metadata, "launch_metadata"}};
-    static PyMemberDef situation_members[] = {
-        {"passed", T_ULONGLONG, offsetof(struct silo_situation, passed), READONLY,
+    static PyMemberDef settings_members[] = {
+        {"passed", T_ULONGLONG, offsetof(struct silo_triton_settings, passed), READONLY,
          "Launches that went Triton's way because it is blocked."},
         {NULL, 0, 0, 0, NULL},
     };
-    static PyType_Slot situation_slots[] = {
-        {Py_tp_new, (void *)situation_new},
-        {Py_tp_dealloc, (void *)situation_dealloc},
-        {Py_tp_traverse, (void *)situation_traverse},
-        {Py_tp_members, situation_members},
+    static PyType_Slot settings_slots[] = {
+        {Py_tp_new, (void *)settings_new},
+        {Py_tp_dealloc, (void *)settings_dealloc},
+        {Py_tp_traverse, (void *)settings_traverse},
+        {Py_tp_members, settings_members},
         {Py_tp_doc, "TritonSituation(watched, sizes, get_device, get_stream, memory_type, epoch, "
                     "blocked, torch_stream, torch_device, enter, leave, allocate)\n--\n\nWhat "
                     "decides launches of Triton "
                     "programs now."},
         {0, NULL},
     };
-    static PyType_Spec situation_spec = {"silo._native.TritonSituation",
-                                         sizeof(struct silo_situation), 0,
-                                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, situation_slots};
+    static PyType_Spec settings_spec = {"silo._native.TritonSituation",
+                                        sizeof(struct silo_triton_settings), 0,
+                                        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, settings_slots};
     PyObject *functools = PyImport_ImportModule("functools");
     partial = functools ? PyObject_GetAttrString(functools, "partial") : NULL;
     Py_XDECREF(functools);
-    if (partial == NULL || silo_intern(words, sizeof words / sizeof *words) != 0)
+    if (partial == NULL || silo_intern(names, sizeof names / sizeof *names) != 0)
         return -1;
-    silo_situation_type = (PyTypeObject *)PyType_FromSpec(&situation_spec);
-    return silo_situation_type
-               ? PyModule_AddObjectRef(module, "TritonSituation", (PyObject *)silo_situation_type)
-               : -1;
+    silo_triton_settings_type = (PyTypeObject *)PyType_FromSpec(&settings_spec);
+    return silo_triton_settings_type ? PyModule_AddObjectRef(module, "TritonSituation",
+                                                             (PyObject *)silo_triton_settings_type)
+                                     : -1;
 }

@@ -1,16 +1,17 @@
 /* Converts the arguments of a call that was read to the form that the choice of a variant needs. */
-#ifndef SILO_TAGGED_SEEN_H
-#define SILO_TAGGED_SEEN_H
+#ifndef SILO_TAGGED_FACTS_H
+#define SILO_TAGGED_FACTS_H
 
-#include "seen.h"
+#include "argument_facts.h"
 #include "tagged.h"
 
 /* Converts an argument to a value. */
 struct silo_value silo_tagged_value(const silo_argument *argument);
 
-/* Fills `seen`, an entry for each parameter, with the guard's facts about the argument and its
+/* Fills `facts`, an entry for each parameter, with the guard's facts about the argument and its
  * value. Strides that the call does not give are written to `strides`, which has SILO_MAX_AXES
  * items for each parameter. */
-void silo_tagged_see(const struct silo_tagged *tagged, struct silo_seen *seen, int64_t *strides);
+void silo_tagged_facts(const struct silo_tagged *tagged, struct silo_argument_facts *facts,
+                       int64_t *strides);
 
 #endif
