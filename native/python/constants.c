@@ -82,8 +82,8 @@ static PyObject *canonical(PyObject *object, PyObject *constants) {
 }
 
 /* Returns whether objects of a class never change and are compared by value, like objects of a
- * frozen dataclass. (An example is a layout: a program may make a new object of an equal layout at each
- * call.) The answer is kept for each class. Returns -1 with an exception set. */
+ * frozen dataclass. (An example is a layout: a program may make a new object of an equal layout at
+ * each call.) The answer is kept for each class. Returns -1 with an exception set. */
 static int is_frozen_class(PyObject *type, PyObject *constants) {
     PyObject *shared = find_constant(constants, type);
     if (shared != NULL || PyErr_Occurred()) {
