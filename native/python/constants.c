@@ -49,8 +49,8 @@ static PyObject *frozen_dict(PyObject *object) {
 static PyObject *find_constant(PyObject *constants, PyObject *key) {
 #ifdef Py_GIL_DISABLED
     /* A new reference instead of a borrowed one, because another thread may free the value. */
-    PyObject *known = NULL;
-    PyDict_GetItemRef(constants, key, &known);
+    PyObject *shared = NULL;
+    PyDict_GetItemRef(constants, key, &shared);
 #else
     PyObject *shared = PyDict_GetItemWithError(constants, key);
     Py_XINCREF(shared);
