@@ -24,8 +24,8 @@ from silo.integrations.inductor.generated_kernels import (
     served_launcher,
     without_sorting,
 )
-from silo.integrations.inductor.kernel_dimensions import in_dimensions
 from silo.integrations.inductor.hook_points import HOOKS, HookPoint, Replacement, fits
+from silo.integrations.inductor.kernel_dimensions import in_dimensions
 from silo.kinds.triton.front.adapter import plugin_driver, require_triton
 from silo.launch.torch_versions import judge_inductor
 from silo.machine.process_session import SwitchedOn

@@ -50,7 +50,7 @@ def in_dimensions(config: Any, plain: Any) -> Any:  # noqa: ANN401  # a class me
         found: Any = plain.__func__(cls, node_schedule, numel, reduction_numel, *rest, **named)
         if reduction_numel != 1 or not _for_cpus(cls, node_schedule):
             return found
-        transposes = len(_dimensions(found[0])) > 1  # Inductor itself keeps dimensions apart only for accesses along them
+        transposes = len(_dimensions(found[0])) > 1  # Inductor itself keeps dimensions only for accesses along them
         with config.patch({"triton.max_tiles": _MOST_DIMENSIONS}):
             tilings = cls.get_nd_tilings(node_schedule, numel, reduction_numel)
             chosen = cls.get_first_compatible_tiling(node_schedule, numel, reduction_numel, tilings)
