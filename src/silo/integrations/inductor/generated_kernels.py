@@ -71,6 +71,15 @@ class GeneratedKernel:
         return scores.get("x", 0) > scores.get("r0_", 0)
 
     @property
+    def across(self) -> str:
+        """The dimension along which an access goes through adjacent addresses, if some access does not do so along x.
+
+        "" if every access goes along x, or the text is unknown. Then reads and writes of a pointwise kernel run in the
+        same order.
+        """
+        return across_of(self.source)
+
+    @property
     def period(self) -> int:
         """The smallest number (at least a cache line) by which the text divides a row index; 0 unless a power of two.
 
@@ -104,6 +113,33 @@ def rows_are_neighbours(source: str) -> bool | None:
         across |= bool(rows & set(terms) and elements & scaled)
         along |= bool(elements & set(terms) and rows & scaled)
     return None if across == along else across
+
+
+# An access of a pointwise kernel, and the names of the index along each of its dimensions.
+_ACCESS = re.compile(r"tl\.(?:load|store)\(\w+ \+ \((.*?)\), ")
+_DIMENSION_INDEX = re.compile(r"^\s*(\w+) = \(?([xyz])index(?: % \d+\))?$", re.MULTILINE)
+_INSIDE = re.compile(r"\([^()]*\)")
+
+
+def across_of(source: str) -> str:
+    r"""Returns the dimension, if it is not x, along which an access of a pointwise kernel has adjacent addresses.
+
+    "" if all accesses go along x.
+
+    >>> text = "y0 = yindex\n x1 = xindex\n tl.load(in_ptr0 + ({}), xmask)\n"
+    >>> [across_of(text.format(one)) for one in ("y0 + 64*x1", "x1 + 64*y0", "64*x1", "")]
+    ['y', '', '', '']
+    """
+    dimensions = dict(_DIMENSION_INDEX.findall(source))
+    for address in _ACCESS.findall(source):
+        while address != (plain := _INSIDE.sub("", address)):
+            address = plain  # noqa: PLW2901
+        terms = address.split(" + ")
+        along = {dimensions[term] for term in terms if term in dimensions}
+        scaled = {dimensions.get(term.partition("*")[2]) for term in terms}
+        if "x" in scaled and "x" not in along and along:
+            return max(along)
+    return ""
 
 
 # Elements of a pointwise block: enough for vector loops, few enough for a core's nearest caches.
@@ -140,16 +176,29 @@ def _pointwise(kernel: GeneratedKernel) -> Sequence[Mapping[str, int]]:
     sizes = kernel.sizes
     if list(sizes) == ["x"] and kernel.blocks == ("XBLOCK",):
         return [{"XBLOCK": min(_SPAN, sizes["x"])}]
-    if set(sizes) == {"x", "y"} and kernel.blocks == ("XBLOCK", "YBLOCK"):
-        return [_tile(sizes["x"], sizes["y"])]
-    return ()
+    if set(sizes) not in ({"x", "y"}, {"x", "y", "z"}) or kernel.blocks != tuple(
+        f"{name.upper()}BLOCK" for name in sorted(sizes)
+    ):
+        return ()
+    across = kernel.across or ("y" if not kernel.source else "")
+    if across:
+        return [_tile(sizes, across)]
+    blocks, left = dict.fromkeys(kernel.blocks, 1), _SPAN
+    for name in sorted(sizes):
+        block = f"{name.upper()}BLOCK"
+        blocks[block] = min(left, sizes[name], _LIMITS[block])
+        left //= blocks[block]
+    return [blocks]
 
 
-def _tile(x: int, y: int) -> Mapping[str, int]:
+def _tile(sizes: Mapping[str, int], across: str) -> Mapping[str, int]:
     """Returns block sizes for a kernel that reads along one axis and writes along the other, as a transpose does."""
-    short = min(_LINE, y)
+    x, other = sizes["x"], sizes[across]
+    short = min(_LINE, other)
     long = min(_TILE // short, x)
-    return {"XBLOCK": long, "YBLOCK": min(_TILE // long, y, _LIMITS["YBLOCK"])}
+    block = f"{across.upper()}BLOCK"
+    blocks = {f"{name.upper()}BLOCK": 1 for name in sizes}
+    return {**blocks, "XBLOCK": long, block: min(_TILE // long, other, _LIMITS[block])}
 
 
 def _reduction(kernel: GeneratedKernel) -> Sequence[Mapping[str, int]]:

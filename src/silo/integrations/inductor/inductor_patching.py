@@ -25,6 +25,7 @@ from silo.integrations.inductor.generated_kernels import (
     without_sorting,
 )
 from silo.integrations.inductor.hook_points import HOOKS, HookPoint, Replacement, fits
+from silo.integrations.inductor.kernel_dimensions import in_dimensions
 from silo.kinds.triton.front.adapter import plugin_driver, require_triton
 from silo.launch.torch_versions import judge_inductor
 from silo.machine.process_session import SwitchedOn
@@ -48,12 +49,13 @@ _CONFIG = "torch._inductor.config"
 _GRAPH = "torch._inductor.graph"
 _GENERATING = "torch._inductor.codegen.triton"
 _LOWERING = "torch._inductor.lowering"
+_SCHEDULING = "torch._inductor.codegen.simd"
 _KEYS = "torch.compiler.config"
 
 
 # Part of the key of every graph that torch caches on disk. The number increases with each change of the code that
 # Inductor generates with these hook points.
-GRAPH_TAG = "silo-cpu/3"
+GRAPH_TAG = "silo-cpu/4"
 
 # The functions to replace, each with its first parameters in order; further parameters after these are allowed.
 _PLACES = (
@@ -66,12 +68,14 @@ _PLACES = (
     HookPoint("GraphLowering", "is_unspec_arg", ("self", "name")),
     HookPoint("TritonScheduling", "get_backend_features", ("cls", "device")),
     HookPoint("TritonKernel", "should_use_persistent_reduction", ("self",)),
+    HookPoint("SIMDScheduling", "get_tiling_and_scores", ("cls", "node_schedule", "numel", "reduction_numel")),
     HookPoint("lowering", "index_put_impl_", ("self", "indices", "values", "accumulate", "check")),
 )
 _USED = {
     "TritonCompileResult": ("_gen_launcher_code", "_get_arg_lists"),
     "AsyncCompile": ("use_process_pool",),
     "GraphLowering": ("get_current_device_or_throw",),
+    "SIMDScheduling": ("get_first_compatible_tiling", "get_nd_tilings"),
     "lowering": ("index_put_fallback", "view"),
 }
 _NAMES = ("Config", "HeuristicType", "get_constexprs", "triton_helpers")
@@ -111,6 +115,7 @@ def find_seams() -> InductorHookPoints | Rejected:
         "GraphLowering": getattr(import_module(_GRAPH), "GraphLowering", None),
         "TritonScheduling": getattr(import_module(_GENERATING), "TritonScheduling", None),
         "TritonKernel": getattr(import_module(_GENERATING), "TritonKernel", None),
+        "SIMDScheduling": getattr(import_module(_SCHEDULING), "SIMDScheduling", None),
         "lowering": import_module(_LOWERING),
     }
     missing = [name for name in _NAMES if not hasattr(heuristics, name)]
@@ -313,6 +318,7 @@ class _Switch:
             "is_unspec_arg": never_unwrapped,
             "get_backend_features": without_sorting,
             "should_use_persistent_reduction": rows_in_loops,
+            "get_tiling_and_scores": partial(in_dimensions, seams.config),
             "index_put_impl_": partial(bool_sums_by_torch, import_module(_LOWERING)),
         }
         for point, (holder, _) in seams.found.items():

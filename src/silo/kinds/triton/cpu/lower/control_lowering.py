@@ -1,16 +1,8 @@
-"""Lowers the planned steps of a function: scalars, loops, branches, jumps, and loop nests that read transposed tiles.
-
-If a whole tile is transposed before the nest that uses it, the CPU waits for memory twice: for the cache lines of the
-tile's rows, and then for the nest's reads and writes. So such a nest goes through parts of 16 x 16 elements instead.
-The cache lines of a part are transposed in registers and used at once, and each row of a part has load instructions of
-its own, so that the CPU can predict each row's next line.
-"""
+"""Lowers the planned steps of a function: scalars, loops, branches and jumps."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from silo.kinds.triton.cpu import ops
 from silo.kinds.triton.cpu.analysis.orders import jump_may_wait, may_wait
@@ -32,8 +24,6 @@ from silo.kinds.triton.cpu.loop_ir import (
 from silo.kinds.triton.cpu.lower.atomic import atomic_call, atomic_mask, volatile_load
 from silo.kinds.triton.cpu.lower.direct_sums import DIRECT_STEPS, lower_direct_sum
 from silo.kinds.triton.cpu.lower.dot import leading_products, lower_dot
-from silo.kinds.triton.cpu.lower.group import lower_group
-from silo.kinds.triton.cpu.lower.index import Index
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.lower.materialized import lower_whole
 from silo.kinds.triton.cpu.lower.messages import (
@@ -42,13 +32,11 @@ from silo.kinds.triton.cpu.lower.messages import (
     flush_statement,
     message_statements,
 )
-from silo.kinds.triton.cpu.lower.nest import Nest
 from silo.kinds.triton.cpu.lower.row_loops import buffers_in, goes_along_rows, rows_outside
-from silo.kinds.triton.cpu.lower.streaming import streaming_of
+from silo.kinds.triton.cpu.lower.transposed_parts import lower_transposes
 from silo.kinds.triton.cpu.schedule.block_schedule import (
     BlockSchedule,
     Branch,
-    BufferFill,
     Carried,
     DotStep,
     Jump,
@@ -61,206 +49,11 @@ from silo.kinds.triton.cpu.schedule.block_schedule import (
 )
 from silo.kinds.triton.cpu.schedule.loop_values import jump_arguments
 from silo.kinds.triton.front.operations import arith, flow, tt
-from silo.kinds.triton.front.operations.cpu.c_types import element_bytes
 from silo.kinds.triton.front.operations.further_dialects import CLOCK, FENCE, PART_FIRST, PART_ROWS, VOLATILE_LOAD
 from silo.kinds.triton.front.operations.operation_table import ATOMICS, CHECKS, MESSAGES, REGION_RETURNS
 from silo.kinds.triton.front.ssa import Block, Operation, Value
 
-__all__ = ["NEXT_PROGRAM", "FunctionLowering", "lower_transposes"]
-
-
-# ---- A nest that reads transposed tiles in parts ----
-
-
-_PART = 16  # rows of a part, and elements of each row: one cache line of four-byte elements
-_ELEMENT_BYTES = 4
-_WORD = re.compile(r"[A-Za-z_]\w*")
-
-
-def lower_transposes(scope: LoweringScope, turned: list[NestGroup], group: NestGroup) -> None:
-    """Emits ``group`` and the nests ``turned``, which transpose tiles that only ``group`` uses."""
-    parts = _parts(scope, turned, group)
-    if parts is None:
-        for nest_group in [*turned, group]:
-            lower_group(scope, nest_group)
-        return
-    with scope.collecting() as statements:
-        for nest_group in [*turned, group]:
-            lower_group(scope, nest_group)
-    condition = parts.check(scope)
-    if not condition:
-        for statement in parts.loops(scope):
-            scope.emit(statement)
-        return
-    scope.emit(If(condition, parts.loops(scope), statements))
-
-
-class _PartNest(Nest):
-    """A nest that reads the elements of transposed tiles from arrays that hold one part."""
-
-    def __init__(self, scope: LoweringScope, group: NestGroup, tiles: dict[Value, str]) -> None:
-        super().__init__(scope, group.shape, inner=group.inner)
-        self.tiles = tiles
-        self.first: Index = tuple(scope.name("first") for _ in group.shape)  # the indices at which a part begins
-
-    def _evaluate(self, value: Value, index: Index) -> str:
-        tile = self.tiles.get(value)
-        if tile is None or index != self.index:
-            return super()._evaluate(value, index)
-        row, column = (f"({self.index[axis]} - {self.first[axis]})" for axis in self.axes)
-        return self.put(ops.c_type(value.type), f"{tile}[{row} * {_PART} + {column}]", self.depth)
-
-
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """A tile in memory: its nest, the C name of a row's address, and the name of the array that holds one part of it.
-
-    ``mask`` is the mask of its load if nothing else limits the nest, else None.
-    """
-
-    nest: Nest
-    ctype: str
-    start: str
-    tile: str
-    mask: Value | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """The plan of a nest that goes through its tiles in parts of 16 x 16 elements."""
-
-    nest: _PartNest
-    sources: list[_Source]
-    effects: list[Statement]
-    unless: str  # the C condition under which the nest is faster as a whole; "" for never
-
-    def check(self, scope: LoweringScope) -> str:
-        """Emits the code before the first part; returns the C condition that is true if masks exclude no element."""
-        conditions: list[str] = []
-        own = self.nest
-        for nest, mask in [*((source.nest, source.mask) for source in self.sources), (own, None)]:
-            for statement in nest.levels[0]:
-                scope.emit(statement)
-            limits, extent = nest.limit_statements()
-            # Nothing needs a test at run time if no mask limits the nest, or if the masks that are already tested imply
-            # this one.
-            if not limits or (mask is not None and own.holds(mask, own.index)):
-                continue
-            limit, whole = scope.name("limit"), scope.name("whole")
-            look: list[Statement] = [Define("int64_t", limit, str(extent), mutable=True)]
-            look += [Assign(limit, text.replace("limit", limit)) for text in limits]
-            if nest.level(*(name for text in limits for name in _WORD.findall(text))) == 0:
-                for statement in look:
-                    scope.emit(statement)
-                conditions.append(f"{limit} == {extent}")
-                continue
-            scope.emit(Define("int32_t", whole, "1", mutable=True))
-            (row, rows), *_ = nest.loops_over
-            look = [*nest.levels[1], *look, Assign(whole, f"{whole} & ({limit} == {extent})")]
-            scope.emit(For(row, "0", str(rows), look, ctype=nest.ctype))
-            conditions.append(whole)
-        if self.unless:
-            conditions.append(f"!({self.unless})")
-        return " && ".join(conditions)
-
-    def loops(self, scope: LoweringScope) -> list[Statement]:
-        """The loops over all parts, in the order of the nest's own loops."""
-        nest = self.nest
-        outer, inner = nest.axes
-        body: list[Statement] = []
-        for source in self.sources:
-            rows = scope.name("rows")
-            # the rows of the source's tile are along the innermost axis of ``nest``
-            (row, _), *_ = source.nest.loops_over
-            start = f"{source.start} + {nest.first[outer]}"
-            look = [*source.nest.levels[1], Assign(f"{rows}[{row} - {nest.first[inner]}]", start)]
-            body += [
-                Define(source.ctype, f"{source.tile}[{_PART * _PART}]", None, mutable=True),
-                Define("void const *", f"{rows}[{_PART}]", None, mutable=True),
-                _loop(row, nest.first[inner], look),
-                LoopCall(f"silo_turn_lines_4({source.tile}, {rows}, {_PART}, {_PART})"),
-            ]
-        columns = _loop(nest.index[inner], nest.first[inner], [*nest.levels[nest.depth], *self.effects], simd=True)
-        body.append(_loop(nest.index[outer], nest.first[outer], [*nest.levels[1], columns], unrolled=_PART))
-        for axis in (inner, outer):
-            body = [For(nest.first[axis], "0", str(nest.shape[axis]), body, step=str(_PART))]
-        return body
-
-
-def _loop(index: str, first: str, body: list[Statement], *, simd: bool = False, unrolled: int = 0) -> For:
-    return For(index, first, f"{first} + {_PART}", body, simd=simd, unrolled=unrolled)
-
-
-def _parts(scope: LoweringScope, turned: list[NestGroup], group: NestGroup) -> _Parts | None:
-    """Plans ``group`` in parts of 16 x 16 elements.
-
-    Returns None if the rows of a transposed tile cannot be read from memory in whole cache lines, or if a mask may
-    exclude single elements.
-    """
-    stores = group.stores
-    if not turned or scope.reference or group.checks or len(stores) != len(group.sinks):
-        return None
-    if any(extent % _PART for extent in group.shape):
-        return None
-    tiles: dict[Value, str] = {}
-    sources: list[_Source] = []
-    for nest_group in turned:
-        source = _source(scope, nest_group)
-        if source is None:
-            return None
-        sources.append(source)
-        tiles[_filled(nest_group)] = source.tile
-    nest = _PartNest(scope, group, tiles)
-    nest.begin_body(fast=True)
-    effects: list[Statement] = []
-    for store in stores:
-        effect = _stored(nest, store)
-        if effect is None:
-            return None
-        effects.append(effect)
-    if nest.wants_runs:
-        return None
-    scope.pieces.add("transpose")
-    streaming = streaming_of(scope, nest, stores, len(nest.levels[nest.depth]) + len(effects))
-    return _Parts(nest, sources, effects, streaming.condition if streaming is not None else "")
-
-
-def _filled(group: NestGroup) -> Value:
-    (sink,) = group.sinks
-    assert isinstance(sink, BufferFill)
-    return sink.value
-
-
-def _source(scope: LoweringScope, group: NestGroup) -> _Source | None:
-    """The tile that ``group`` reads; None if the elements of its rows are not stored in memory one after another."""
-    value = _filled(group)
-    load = value.owner
-    if load is None or element_bytes(value.type.element) != _ELEMENT_BYTES or value.type.pointer:
-        return None
-    nest = Nest(scope, group.shape, inner=group.inner)
-    nest.begin_body(fast=True)
-    pointer, mask, _ = load_parts(load)
-    if nest.mask(mask, nest.index) or nest.wants_runs:
-        return None
-    masks_own = nest.limit_statements()
-    start = nest.row_start(pointer, nest.index)
-    if start is None or nest.wants_runs:
-        return None
-    only_mask = mask if nest.limit_statements() == masks_own else None
-    return _Source(nest, ops.c_type(value.type), start, scope.name("tile"), only_mask)
-
-
-def _stored(nest: Nest, store: Operation) -> Statement | None:
-    """The store of one element; None if a mask has to be tested for each element."""
-    pointer, value, mask = store_parts(store)
-    if nest.mask(mask, nest.index):
-        return None
-    text = nest.value(value, nest.index)
-    address, _ = nest.place(pointer, nest.index)
-    return Assign(address, text)
-
-
-# ---- Lowers the planned steps of a function ----
+__all__ = ["NEXT_PROGRAM", "FunctionLowering"]
 
 
 NEXT_PROGRAM = "next_program"  # the label at the end of one program, to which a return jumps

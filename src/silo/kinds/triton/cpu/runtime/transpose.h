@@ -122,3 +122,17 @@ SILO_INLINE void silo_turn_lines_4(void *to, void const *const *from, int64_t ro
     silo_turn_rows_4((uint32_t *)to + SILO_TURN_PART, from + SILO_TURN_PART, rows, count);
 }
 #endif
+
+/* The transpose of `count` rows of `used` elements each, both at most 16, as 16 rows of 16 elements
+ * that begin at `to`. The other elements are zero. */
+static __attribute__((unused)) void silo_turn_some_4(void *to, void const *const *from,
+                                                     int64_t count, int64_t used) {
+    uint32_t lines[16][16] = {{0}};
+    void const *rows[16];
+    for (int64_t i = 0; i < 16; i++)
+        rows[i] = lines[i];
+    for (int64_t i = 0; i < count; i++)
+        for (int64_t j = 0; j < used; j++)
+            lines[i][j] = ((uint32_t const *)from[i])[j];
+    silo_turn_lines_4(to, rows, 16, 16);
+}

@@ -79,10 +79,12 @@ def transposed_by(demands: Sequence[Demand], across: int) -> NestGroup | None:
     if not isinstance(nest, NestGroup) or not all(demand.identity and not demand.stored for demand in demands):
         return None
     stores = all(isinstance(sink, StoreSink) for sink in nest.sinks)
-    return nest if stores and nest.inner != across and len(nest.shape) == 2 else None
+    matrix = sum(extent != 1 for extent in nest.shape) == _MATRIX
+    return nest if stores and nest.inner != across and matrix else None
 
 
 _FEWEST_COLUMNS = 8
+_MATRIX = 2
 
 # ---- The axis of a nest's innermost loop ----
 
