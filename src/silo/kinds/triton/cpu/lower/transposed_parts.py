@@ -173,9 +173,9 @@ class _Parts:
         nest, edge = self.nest, self.edge
         outer, inner = nest.axes
         whole = self._part(scope)
+        body: list[Statement] = whole
         if edge is None:
             ends = {axis: str(nest.shape[axis]) for axis in nest.axes}
-            body = whole
         else:
             ends = {outer: edge.rows, inner: edge.columns}
             left = {axis: f"{ends[axis]} - {nest.first[axis]}" for axis in nest.axes}
@@ -186,9 +186,8 @@ class _Parts:
             ]
             is_whole = " && ".join(f"{left[axis]} >= {_PART}" for axis in nest.axes)
             body = [If(is_whole, whole, [*some, *self._part(scope, counts)])]
-        for axis in (inner, outer):
-            body = [For(nest.first[axis], "0", ends[axis], body, step=str(_PART))]
-        return body
+        columns = For(nest.first[inner], "0", ends[inner], body, step=str(_PART))
+        return [For(nest.first[outer], "0", ends[outer], [columns], step=str(_PART))]
 
     def _part(self, scope: LoweringScope, counts: Mapping[int, str] | None = None) -> list[Statement]:
         """The statements of one part; ``counts`` are the C names of its extents if they may be less than a part's."""
