@@ -58,14 +58,14 @@ def remove_unused() -> None:
                 path.unlink()
 
 
-def _build(source: str, flags: tuple[str, ...], toolchain: Any, language: str = "c", beside: Any = ()) -> Any:
+def _build(source: str, flags: tuple[str, ...], toolchain: Any, language: str = "c", other_files: Any = ()) -> Any:
     def own() -> list[bytes] | None:
         nonlocal built
-        built = _own_build(source, flags, toolchain, language, beside)
+        built = _own_build(source, flags, toolchain, language, other_files)
         return None if built.log else [built.data]
 
     built: BuiltObject | None = None
-    kept = _kept(own, (source,), flags, toolchain, language, tuple(beside))
+    kept = _kept(own, (source,), flags, toolchain, language, tuple(other_files))
     return built or BuiltObject(kept[0], "")
 
 

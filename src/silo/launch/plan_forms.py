@@ -364,7 +364,7 @@ class FormMaker:
     def _described(self, number: int, launch: SeenLaunch, other: SeenLaunch) -> tuple[object, ...]:
         """Returns, for each parameter, its tensor descriptor as recorded, and indices into ``self.values``.
 
-        The indices are those of the base array and of each extent and stride; -1 for a constant.
+        The indices belong to the base array and to each extent and stride; -1 means a constant.
 
         The entries of other parameters are None.
         """

@@ -52,7 +52,7 @@ def _loaded(name: str) -> SourceKind | Rejected:
 
 
 def kinds() -> dict[str, SourceKind]:
-    """Returns every kind that can be used, by name: Silo's own, then those of other distributions."""
+    """Returns every kind that can be used, by name: Silo's own, then the kinds of other distributions."""
     kinds_by_name = {name: _loaded(name) for name in (*_shipped_kinds(), *_foreign())}
     return {name: kind for name, kind in kinds_by_name.items() if not isinstance(kind, Rejected)}
 

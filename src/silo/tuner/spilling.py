@@ -59,7 +59,7 @@ def spill_limit(target: Target, *, by_heuristic: bool, requested: int | None = N
 
     >>> spill_limit(Target("cuda", "sm_90"), by_heuristic=True), spill_limit(Target("hip"), by_heuristic=True)
     (16, 32)
-    >>> spill_limit(Target("cuda"), by_heuristic=False), spill_limit(Target("cuda"), by_heuristic=False, asked=100)
+    >>> spill_limit(Target("cuda"), by_heuristic=False), spill_limit(Target("cuda"), by_heuristic=False, requested=100)
     (None, 100)
     """
     if requested is not None:

@@ -67,7 +67,7 @@ def searches(monkeypatch):
     made = Searches()
     monkeypatch.setattr(background_search, "searches", made)
     # On a machine that is busy with other tests, processes that run on idle CPUs alone would take for ever.
-    monkeypatch.setattr(Session, "beside", property(lambda own: own))
+    monkeypatch.setattr(Session, "background", property(lambda own: own))
     monkeypatch.setattr(
         background_search, "benches_on", lambda *given, **named: benches_on(*given, **{**named, "yields": False})
     )

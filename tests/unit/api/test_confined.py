@@ -355,7 +355,7 @@ def test_two_processes_measure_one_space_side_by_side(arguments, tmp_path):
     benches = [bench(), bench()]
     with evaluators(study, artifacts, benches, None, configs) as lanes:
         outcome = tune(study, configs, lanes, MemoryStore().records)
-        assert all(one._made is not None and one._made.started for one in benches)
+        assert all(one._started_process is not None and one._started_process.started for one in benches)
         assert copy.made == 1
     assert copy._shared is None
     assert (outcome.measured, outcome.failures) == (6, {"run": 1})

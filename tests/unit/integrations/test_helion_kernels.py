@@ -122,7 +122,7 @@ def address(array):
 
 
 def entry(array, *others, grid):
-    made = list(helion_kernels._kernels._made.values())[-1].made
+    made = list(helion_kernels._kernels._cached_kernels.values())[-1].made
     return made.compiled(array, *others, grid=grid).metadata.name
 
 
@@ -132,7 +132,7 @@ for _ in range(3):
 last = stub.last(entry(x, out, 2.5, 3, grid=(4, 1, 1)))
 assert (last.count, last.grid, last.block) == (3, (4, 1, 1), (64, 16, 1)), last
 assert last.parameters == (address(x), address(out), struct.pack("<f", 2.5), struct.pack("<q", 3)), last
-assert len(helion_kernels._kernels._made) == 1
+assert len(helion_kernels._kernels._cached_kernels) == 1
 
 x, out = Array(32, 256), Array(32)
 helion_form.total(x, out, _launcher=default_cute_launcher)

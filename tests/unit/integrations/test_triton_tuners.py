@@ -56,7 +56,7 @@ before = dict(vars(Autotuner)), dict(vars(Heuristics))
 asked = []
 
 class Notes:
-    def known(self, tuner, key, configs):
+    def decision_for(self, tuner, key, configs):
         asked.append(key)
     def decided(self, tuner, key, config):
         return config

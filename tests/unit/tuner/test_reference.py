@@ -172,7 +172,9 @@ def test_the_reference_takes_little_of_the_time(own_ns, reference_ns):
 
         return Contender(run)
 
-    timing = measure(launch("own", own_ns), Clock(), POLICY, beside=PairedReference(launch("reference", reference_ns), 1))
+    timing = measure(
+        launch("own", own_ns), Clock(), POLICY, beside=PairedReference(launch("reference", reference_ns), 1)
+    )
     assert 3 <= len(timing.reference) <= len(timing.samples)
     assert spent["reference"] <= max(spent["own"] // 4, 6 * reference_ns, 2 * POLICY.warmup_ns)
 
@@ -181,7 +183,9 @@ def test_a_contender_is_not_dropped_for_a_slow_phase():
     best_ns, reference = 10_000, 20_000
     slow = Contender(lambda: 18_000)  # as fast as the best one, 1.8 times slower like the reference
     alone = measure(slow, Clock(), POLICY, best_ns=best_ns)
-    beside = measure(slow, Clock(), POLICY, best_ns=best_ns, beside=PairedReference(Contender(lambda: 36_000), reference))
+    beside = measure(
+        slow, Clock(), POLICY, best_ns=best_ns, beside=PairedReference(Contender(lambda: 36_000), reference)
+    )
     assert len(alone.samples) < len(beside.samples) == POLICY.max_samples
     assert counted_samples(beside.samples, beside.reference, reference)[0] == best_ns
 

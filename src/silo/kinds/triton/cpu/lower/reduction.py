@@ -474,7 +474,7 @@ def _lane_loops(head: list[Define], body: list[Statement], state: _State, lane: 
     for name, array in passed.items():
         ctype = defined[name][1].ctype
         vector = state.vector(ctype)
-        result.append(Define(vector, f"{array}_vector", None, mutable=True))
+        result.append(Define(vector, f"{array}_vector", f"({vector}){{0}}", mutable=True))
         result.append(Define(f"{ctype} *", array, f"({ctype} *)&{array}_vector"))
     word = re.compile(rf"\b(?:{'|'.join(map(re.escape, passed))})\b")
     statements: list[Statement] = []
