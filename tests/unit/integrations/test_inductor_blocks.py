@@ -18,16 +18,17 @@ def kernel(kind, given, meta=None, **sizes):
         ({"x": 1, "y": 1 << 20}, {"XBLOCK": 1, "YBLOCK": 1024}),  # as long as Inductor's masks allow for
         ({"x": 1 << 20, "y": 1}, {"XBLOCK": 4096, "YBLOCK": 1}),
         ({"x": 2, "y": 2}, {"XBLOCK": 2, "YBLOCK": 2}),
+        ({"x": 64, "y": 64, "z": 64}, {"XBLOCK": 64, "YBLOCK": 64, "ZBLOCK": 1}),
     ],
 )
-def test_a_kernel_of_two_axes_gets_a_tile_of_whole_lines(sizes, blocks):
-    assert blocks_for(kernel("POINTWISE", {"XBLOCK": 32, "YBLOCK": 32}, **sizes)) == (blocks,)
+def test_a_kernel_of_several_axes_gets_a_tile_of_whole_lines(sizes, blocks):
+    assert blocks_for(kernel("POINTWISE", dict.fromkeys(blocks, 32), **sizes)) == (blocks,)
 
 
 @pytest.mark.parametrize(
     ("kind", "given", "sizes", "meta"),
     [
-        ("POINTWISE", {"XBLOCK": 16, "YBLOCK": 16, "ZBLOCK": 16}, {"x": 64, "y": 64, "z": 64}, {}),
+        ("POINTWISE", {"XBLOCK": 16, "YBLOCK": 16}, {"x": 64, "y": 64, "z": 64}, {}),
         ("POINTWISE", {"XBLOCK": 16, "YBLOCK": 16}, {"x": 64, "y": 64}, {"tma_min_block_sizes": {"XBLOCK": 16}}),
         ("TEMPLATE", {"BLOCK_M": 16}, {"x": 64}, {}),
     ],
