@@ -51,9 +51,13 @@ def in_dimensions(config: Any, plain: Any) -> Any:  # noqa: ANN401  # a class me
         if reduction_numel != 1 or not _for_cpus(cls, node_schedule):
             return found
         transposes = len(_dimensions(found[0])) > 1  # Inductor itself keeps dimensions only for accesses along them
-        with config.patch({"triton.max_tiles": _MOST_DIMENSIONS}):
+        most_of_torch = config.triton.max_tiles
+        config.triton.max_tiles = _MOST_DIMENSIONS
+        try:
             tilings = cls.get_nd_tilings(node_schedule, numel, reduction_numel)
             chosen = cls.get_first_compatible_tiling(node_schedule, numel, reduction_numel, tilings)
+        finally:
+            config.triton.max_tiles = most_of_torch
         # With fewer dimensions the index would still be divided, so there is no second choice.
         return (chosen, None) if chosen is not None and long_enough(chosen, transposes=transposes) else found
 
