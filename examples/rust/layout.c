@@ -1,4 +1,5 @@
-/* Compares the sizes and offsets that src/ffi.rs declares with silo.h. build.rs compiles this file. */
+/* Compares the sizes and offsets that src/ffi.rs declares with silo.h. build.rs compiles this file.
+ */
 #include <silo.h>
 
 #define SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type)
