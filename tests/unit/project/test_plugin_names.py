@@ -32,6 +32,7 @@ TRITON = {
                 "gpu_records",
                 "gpu_report",
                 "inductor_patching",
+                "kernel_dimensions",
             )
         ),
         "the kernels that Inductor generates, which are of that kind",
