@@ -94,25 +94,35 @@ class GeneratedKernel:
 # index of a row to one name (``x0``) and the index of an element in the row to another name (``r0_1``).
 _READ = re.compile(r"tl\.load\(\w+ \+ \(([\w +*]+)\),")
 _ROW_INDEX = re.compile(r"^\s*(\w+) = (?:xindex|\(xindex % \d+\))$", re.MULTILINE)
-_ELEMENT_INDEX = re.compile(r"^\s*(\w+) = r0_index$", re.MULTILINE)
+_ELEMENT_INDEX = re.compile(r"^\s*(\w+) = (?:r0_index|\(r0_index % \d+\))$", re.MULTILINE)
 _PERIOD = re.compile(r"= (?:\()?xindex // (\d+)\b")
 
 
 def rows_are_neighbours(source: str) -> bool | None:
     r"""Returns True if a reduction reads adjacent rows, False if it reads along a row, None if that is unclear.
 
-    >>> text = "x0 = xindex\n r0_1 = r0_index\n tl.load(in_ptr0 + ({}), xmask)"
-    >>> [rows_are_neighbours(text.format(one)) for one in ("x0 + 1024*r0_1", "r0_1 + 64*x0", "r0_1")]
-    [True, False, None]
+    Adjacent are the rows if the next row is fewer elements away than the next element of the same row.
+
+    >>> text = "x0 = xindex\n r0_1 = (r0_index % 14)\n tl.load(in_ptr0 + ({}), xmask)"
+    >>> addresses = ("x0 + 1024*r0_1", "r0_1 + 64*x0", "2*r0_1 + 784*x0", "r0_1")
+    >>> [rows_are_neighbours(text.format(address)) for address in addresses]
+    [True, False, False, None]
     """
     rows, elements = set(_ROW_INDEX.findall(source)), set(_ELEMENT_INDEX.findall(source))
     across, along = False, False
     for address in _READ.findall(source):
-        terms = address.split(" + ")
-        scaled = {term.partition("*")[2] for term in terms}
-        across |= bool(rows & set(terms) and elements & scaled)
-        along |= bool(elements & set(terms) and rows & scaled)
+        strides = dict(map(_stride, address.split(" + ")))
+        of_rows, of_elements = ([strides[name] for name in names & strides.keys()] for names in (rows, elements))
+        if of_rows and of_elements:
+            across |= min(of_rows) < min(of_elements)
+            along |= min(of_elements) < min(of_rows)
     return None if across == along else across
+
+
+def _stride(term: str) -> tuple[str, int]:
+    """The index in a term of an address, and the number that multiplies it."""
+    factor, _, name = term.rpartition("*")
+    return name, int(factor) if factor.isdigit() else 1
 
 
 # An access of a pointwise kernel, and the names of the index along each of its dimensions.

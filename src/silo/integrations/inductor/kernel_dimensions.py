@@ -15,7 +15,7 @@ __all__ = ["in_dimensions", "long_enough"]
 _MOST_DIMENSIONS = 3
 # Elements along the last dimension from which a loop over them pays: rows of a tile that is transposed, and other rows.
 # Shorter rows are joined.
-_LEAST, _LEAST_IN_ORDER = 16, 128
+_LEAST, _LEAST_IN_ORDER = 16, 4
 
 
 def long_enough(tiling: Mapping[str, Any], *, transposes: bool) -> bool:
@@ -23,7 +23,7 @@ def long_enough(tiling: Mapping[str, Any], *, transposes: bool) -> bool:
 
     >>> [long_enough(one, transposes=True) for one in ({"y": 9, "x": 16}, {"y": 9, "x": 4}, {"y": "s0", "x": 64})]
     [True, False, False]
-    >>> [long_enough({"y": 9, "x": size}, transposes=False) for size in (64, 128)]
+    >>> [long_enough({"y": 9, "x": size}, transposes=False) for size in (2, 4)]
     [False, True]
     """
     sizes = _dimensions(tiling)

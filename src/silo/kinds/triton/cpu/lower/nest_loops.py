@@ -85,7 +85,7 @@ def _conjunction(condition: Value, index: Index) -> list[tuple[Value, Index]]:
 _NUMBER = re.compile(r"\(int64_t\)\(\(int32_t\)([0-9]+)\)")
 # Lengths of complete runs for which a constant loop is emitted: a few vectors, or a single shorter vector. With such
 # short runs, the remainder of a run would cost much.
-_WHOLE = (4, 8, 12, *range(16, 1025, 16))
+_WHOLE = (*range(4, 64), *range(64, 1025, 16))
 _WORD = re.compile(r"[A-Za-z_]\w*")
 # A shorter run costs more than computing a quotient for each element, unless its length is a known constant.
 _SHORTEST = 16
@@ -187,12 +187,10 @@ class Runs:
         ]
 
     def _whole_length(self) -> int | None:
-        """The length of a complete run, if it is one of ``_WHOLE``; else None."""
-        if len(self._pairs) != 1:
-            return None
-        (pair,) = self._pairs.values()
-        number = _NUMBER.fullmatch(pair.divisor)
-        return int(number[1]) if number is not None and int(number[1]) in _WHOLE else None
+        """The length of the longest runs, if all divisors are known and the least of them is in ``_WHOLE``; or None."""
+        numbers = [_NUMBER.fullmatch(pair.divisor) for pair in self._pairs.values()]
+        least = min((int(number[1]) if number is not None else 0 for number in numbers), default=0)
+        return least if least in _WHOLE else None
 
 
 # ---- Loops over many short axes as one or two flat loops; the index along each axis is some bits of the counter ----

@@ -137,6 +137,7 @@ _MOST_BITS = 512  # the most bits of a vector
 # the number of vectors with accumulators of their own, for a body of at most _SHORT_BODY statements without calls
 _VECTORS = 4
 _SHORT_BODY = 8
+_BRIEF_BODY = 24  # the most statements of a body that is compiled with a mask and without one
 # the fewest statements of a loop that gets a mask: for a loop that only copies, a mask costs as much as scalar code for
 # the last iterations
 _LEAST_BODY = 3
@@ -293,7 +294,8 @@ class _Lanes:
 def _in_lanes(loop: For, state: _State, ctypes: Mapping[str, str]) -> list[Statement]:
     """The loop in blocks of one vector each; unchanged if not even one block would be full.
 
-    Without reductions every block has a mask, so that the body is compiled once.
+    A long body without reductions is compiled once, for blocks that all have a mask; a short body twice, because masked
+    loads and stores take up to a fifth longer than the others.
     """
     lanes = state.lanes
     changed = {statement.target for statement in loop.body if isinstance(statement, Assign)}
@@ -309,8 +311,14 @@ def _in_lanes(loop: For, state: _State, ctypes: Mapping[str, str]) -> list[State
         return [loop]
     if not loop.reductions:
         block = state.name("vector")
-        body = _masked_block(loop, [], state, block)
-        return [For(block, loop.start, loop.end, body, str(lanes))]
+        if not _is_brief(loop):
+            return [For(block, loop.start, loop.end, _masked_block(loop, [], state, block), str(lanes))]
+        full_end, lane = state.name("whole"), state.name("lane")
+        return [
+            Define("int64_t", full_end, _whole_blocks(loop.start, loop.end, lanes)),
+            For(block, loop.start, full_end, _block(loop, [], state, block, lane), str(lanes)),
+            If(f"{full_end} < {loop.end}", _masked_block(loop, [], state, full_end)),
+        ]
     all_lanes = [_Lanes(name, operator, ctypes[name], state.name("lanes")) for operator, name in loop.reductions]
     result: list[Statement] = _started(all_lanes, state)
     if constant:
@@ -350,6 +358,12 @@ def _is_short(loop: For, lanes: int) -> bool:
     known = loop.start == "0" and loop.end.isdigit()
     small = len(loop.body) < _LEAST_BODY
     return lanes * _LANE_BITS == _MOST_BITS and not known and not small and lanes <= most <= _SHORT_LOOP
+
+
+def _is_brief(loop: For) -> bool:
+    """Whether the body has few statements and calls no functions, so that the masks are much of its time."""
+    texts = [text for statement in loop.body for text in _texts(statement)]
+    return len(loop.body) <= _BRIEF_BODY and not any(_CALL.search(text) for text in texts)
 
 
 def _started(all_lanes: list[_Lanes], state: _State) -> list[Statement]:
