@@ -70,8 +70,9 @@ def require_dsl() -> str:
 def dsl_identity() -> str:
     """Returns a line that changes when the DSL would make other code: version, flavour, digest of its files.
 
-    The flavour is the CUDA major version whose toolkit is built into it (``cu13``). The DSL itself uses the newest
-    flavour that is installed and that the driver, if any, supports. Raises ToolchainError.
+    The flavour is the CUDA major version of the toolkit that is built into the DSL (``cu13``). If several flavours are
+    installed, the DSL itself uses the newest that the driver supports, and without a driver the newest of all. Raises
+    ToolchainError.
     """
     version = require_dsl()
     line = f"cute-dsl {version} {_flavour()} files {_installed_files()}"
@@ -115,8 +116,8 @@ def bindings() -> DslBindings:
     )
 
 
-# Added to the DSL's own message if a Constexpr got a value that each call passes, because the DSL's message describes
-# only an error that follows from it.
+# # Put before the DSL's own message if a Constexpr got a value that each call passes, because the DSL's message
+# describes only a later error that this mistake causes.
 _OUTSIDE = (
     "a kernel is given a value of each call where it declares a Constexpr: pass it a constant, or declare the "
     "parameter with the DSL's type of a number"

@@ -218,7 +218,10 @@ def _box(text: str) -> tuple[int, ...]:
 
 
 def _multicast(box: tuple[int, ...], attributes: Any) -> tuple[int, ...]:  # noqa: ANN401
-    """Returns the box that each block of a multicast loads: the whole box, cut along its outermost dimensions."""
+    """Returns the part of ``box`` that each block of a multicast loads.
+
+    ``box`` is divided by the number of blocks, beginning with its outermost dimension.
+    """
     if str(attributes["kind"]) not in _KINDS:
         raise UnsupportedError(f"a tensor map is for loads of kind {attributes['kind']}; {BY_THE_DSL}")
     blocks = int(attributes["num_multicast"].value) if "num_multicast" in attributes else 1

@@ -145,7 +145,7 @@ _OPTIONAL = "optional"
 
 
 def findings() -> Sequence[Finding]:
-    """Returns findings on the DSL's CUDA flavours and on the needs of ``host="dsl"``; empty without the DSL."""
+    """Returns findings on the DSL's CUDA flavours and on packages needed by ``host="dsl"``; empty without the DSL."""
     installed = _installed()
     if PACKAGE not in installed:
         return ()

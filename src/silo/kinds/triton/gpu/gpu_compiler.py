@@ -168,9 +168,9 @@ class TritonCompiler:
         return Compiled(launch, CompiledBlob(kind, stages.binary), log=log)
 
     def cache_files(self, job: CompileJob) -> CacheFiles:
-        """The files that a compile by Triton's own launch path would write.
+        """The files that a compile by Triton's own launch path would write to Triton's cache.
 
-        The job's text and parameters are Triton's own.
+        ``job`` holds the module's text and the parameters exactly as Triton's launch path would compile them.
 
         Raises:
             CompileError: the text cannot be read.
@@ -184,7 +184,10 @@ class TritonCompiler:
         return ("ttir", "ttgir", "llir", "ptx" if target.kind == "cuda" else "amdgcn")
 
     def code_form(self, job: CompileJob, form: str) -> str:
-        """The output of one stage. Compiles in this process, once for all forms of a job. See :meth:`compile`."""
+        """The text that one of Triton's stages returns, such as ``ttgir`` or ``ptx``.
+
+        Compiles in this process, once for all forms of a job. Raises the errors of :meth:`compile`.
+        """
         shown = self._shown
         if shown is None or shown[0] != job:
             options, _ = _read_parameters(job)
