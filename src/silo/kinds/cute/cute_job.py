@@ -41,7 +41,7 @@ class CuteArgumentRole(Enum):
     TENSOR = "tensor"  # an array of a dynamic layout: its address, and the extents and strides that are passed
     SCALAR = "scalar"  # a number
     GRID = "grid"  # the size of the grid along one axis; ``name`` is x, y or z
-    STREAM = "stream"  # # the launch's stream; ``name`` is ""
+    STREAM = "stream"  # the launch's stream; ``name`` is ""
 
 
 _ABI_TYPE = enumerated(AbiType)

@@ -116,7 +116,7 @@ def bindings() -> DslBindings:
     )
 
 
-# # Put before the DSL's own message if a Constexpr got a value that each call passes, because the DSL's message
+# Put before the DSL's own message if a Constexpr got a value that each call passes, because the DSL's message
 # describes only a later error that this mistake causes.
 _OUTSIDE = (
     "a kernel is given a value of each call where it declares a Constexpr: pass it a constant, or declare the "

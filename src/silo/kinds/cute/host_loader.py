@@ -173,7 +173,7 @@ class _Module:
             path.write_bytes(host.code)
             try:
                 self._module = tvm_ffi.load_module(str(path))
-                # # The same library is opened a second time for its C functions. The system's loader recognizes the
+                # The same library is opened a second time for its C functions. The system's loader recognizes the
                 # file that tvm_ffi has loaded and makes no second copy.
                 self._object = ctypes.CDLL(str(path))
                 self.function: Callable[..., object] = self._module[host.function]

@@ -165,7 +165,7 @@ def _matched(function: Any, job: CuteJob, dsl: Any) -> Sequence[tuple[HostArgume
     parameters: Sequence[Any] = list(function.params)
     for index, one in enumerate(parameters):
         if one.abi_arg_index is None and one.ir_arg_index is None:
-            continue  # # constants are not arguments of the compiled host function
+            continue  # constants are not arguments of the compiled host function
         if isinstance(one, dsl.Stream | dsl.EnvStream):
             streams.append(index)
             continue

@@ -34,7 +34,7 @@ TRITON = CompilerDeclaration(
         ),
     ),
     blobs=(BlobKind("cubin"), BlobKind("hsaco")),
-    # # A change of one of these modules changes the compiler's identity: modules that make the job, modules that they
+    # A change of one of these modules changes the compiler's identity: modules that make the job, modules that they
     # use, and modules that read the launch info from the binary. A leading "-" excludes a module.
     code=(
         "silo.kinds.triton.gpu",

@@ -117,7 +117,8 @@ _DIRECT = frozenset({"f32", "f64"})  # types that are multiplied without convers
 _MOST_ROWS = 16  # the most rows of an accumulator block
 # The fewest multiplications of an f16 product by matrix tiles: preparing the tiles takes as long as some thousands.
 _LEAST_PARTS = 1 << 15
-# For each type that is multiplied in words of several elements: the units for that, and the elements of a word.
+# For each type that is multiplied in words of several elements: the CPU features for matrix tiles and for vectors (""
+# for none), and the number of elements in a word.
 _PACKED = {
     "bf16": ("SILO_UNIT_TILE_BF16", "SILO_UNIT_BF16", 2),
     "f16": ("SILO_UNIT_TILE_BF16", "", 2),
@@ -262,7 +263,8 @@ def leading_products(
                 part = f"nest_part({count}, {part})"
             parts.append(scope.name("part"))
             scope.emit(Define("int64_t", parts[-1], part))
-        # Beyond the depth ``parts`` both tiles are zeros, so their products add nothing and the sums can end there.
+        # The variables ``parts`` hold, for both tiles, the depth beyond which all elements are zero. Products of zeros
+        # add nothing, so the sums can end there if both depths are equal.
         scope.emit(If(f"{parts[0]} != {parts[1]} || {parts[0]} == 0", [Break()]))
         scope.emit(If(f"{length} == 0", first, [If(f"!({' && '.join(same)})", [Break()])]))
         scope.emit(Assign(length, f"{length} + {parts[0]}"))

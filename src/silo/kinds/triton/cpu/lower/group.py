@@ -47,12 +47,12 @@ from silo.kinds.triton.front.ssa import Operation, Value
 
 __all__ = ["lower_group"]
 
-# The sizes in bytes of elements that vectors can transpose (`runtime/transpose.h`), and the least extents of such
-# tiles.
+# Vectors can transpose elements of these sizes in bytes (`runtime/transpose.h`), in tiles of at least this many rows
+# and columns.
 _TURNED_BYTES = (2, 4, 8)
 _TURNED_FROM = 8
 _TURNED_LINES = 16  # rows of four-byte elements that are transposed at a time if a vector is as long as a cache line
-_MOST_REPEATED = 12  # statements of a loop that may be repeated to look for a number among its elements
+_MOST_REPEATED = 12  # the most statements of a loop that may be repeated to find an element that is a number (not NaN)
 _LEAST_ROW_AHEAD = 64  # the fewest bytes of a row for which later rows are prefetched
 _ACCESSES = ATOMICS | {tt.LOAD, tt.STORE}
 
@@ -82,7 +82,7 @@ def lower_group(scope: LoweringScope, group: NestGroup) -> None:
 
 
 def _reads_memory(value: Value) -> bool:
-    """Whether computing ``value`` loads from memory or uses a carried value."""
+    """Whether computing ``value`` loads from memory or uses a value that a loop carries."""
     pending, seen = [value], {value}
     while pending:
         current = pending.pop()
@@ -293,7 +293,7 @@ class _GroupLowering:
         self.combined = []
         self.repeated = []
         effects: list[Statement] = []
-        # values come first in the body, because all its reads must happen before its writes
+        # the body computes all values before the first effect, because its reads must happen before its writes
         for sink in self.group.sinks:
             effects.extend(self._sink(sink))
         return [*self.nest.levels[self.nest.depth], *effects]
@@ -455,7 +455,8 @@ class _GroupLowering:
             return [Assign(f"{buffer.name}[{linear}]", nest.value(value, nest.index))]
         limit_count = len(nest.limits)
         condition = nest.mask(mask, nest.index)
-        if nest.fast:  # only limits that the store's own mask adds count, and none if the mask depends on memory
+        # only limits that come from the store's own mask are recorded, and none if this mask depends on memory
+        if nest.fast:
             reads = mask is None or _reads_memory(mask)
             self.limits_of[operation] = set() if reads else set(nest.limits[limit_count:])
         if condition == "0":
@@ -582,8 +583,9 @@ class _GroupLowering:
     def _without_flags(self, fast: list[Statement], start: str, end: str) -> tuple[list[Statement], list[Statement]]:
         """The statements of the main loop without flags of numbers, and the statements that find these flags later.
 
-        A maximum above its start value is a number, so only the start value requires a look for a number, which ends at
-        the first. The statements stay unchanged if the nest does more than reduce.
+        A flag records that an element is a number (not NaN). A maximum above its start value proves that. So only if
+        the maximum is still the start value, a second loop looks for a number, and ends at the first. The statements
+        stay unchanged if the nest does more than reduce.
         """
         late = [
             (name, flag, how)
@@ -607,7 +609,8 @@ class _GroupLowering:
     def _rest_ends(self, limits: list[str], extent: int) -> str:
         """The C condition under which no element after the limits is stored; "" if no such condition is known.
 
-        From the lowest limit on, a comparison of the masks is false, unless its operands exceed 32 bits before the end.
+        The condition is that the operands of the masks' comparisons stay in 32 bits: then, from the lowest limit on,
+        one of the comparisons is false.
         """
         nest = self.nest
         if nest.runs is not None or any(limit not in nest.bases for limit in limits):
@@ -646,7 +649,7 @@ class _GroupLowering:
         start: str = "0",
         end: str = "",
     ) -> RowOfNest:
-        """The parts of ``_inner_loops``."""
+        """The statements of ``_inner_loops`` in three parts: before the loops, the loops, and after them."""
         inner = self.nest.inner
         full_end = end or str(extent)
         before: list[Statement] = []

@@ -26,7 +26,7 @@ def convert_in_blocks(program: LoopProgram, lanes: int) -> bool:
     """Cuts those loops of ``program`` into blocks that become faster in this way.
 
     Returns whether a loop needs the functions that convert f16. Reductions of at least ``lanes`` elements are not cut,
-    because ``reduce_in_lanes`` converts a vector at a time; if ``lanes`` is 0, they are.
+    because ``reduce_in_lanes`` converts a vector at a time; if ``lanes`` is 0, reductions are cut too.
     """
     state = _State(lanes)
     program.body = _statements(program.body, state)

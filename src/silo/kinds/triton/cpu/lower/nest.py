@@ -738,7 +738,10 @@ class Nest(NestLoops):
         return f"({pair.remainder} - {self.runs.first})", "1"
 
     def limit_statements(self) -> tuple[list[str], int]:
-        """The distinct limits found, as C texts over ``limit``, and the extent of the innermost loop."""
+        """The distinct limits found, and the extent of the innermost loop.
+
+        Each limit is a C text that computes it from ``limit``, the extent or a limit computed before.
+        """
         limits = self.limits if self.runs is None else [*self.limits, *self.runs.limits]
         return list(dict.fromkeys(limits)), self.loops_over[-1][1]
 

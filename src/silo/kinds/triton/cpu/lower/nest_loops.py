@@ -1,4 +1,4 @@
-"""The loops of one nest: flat loops over several short axes, conditions of leading parts, runs of equal quotients."""
+"""Writes the loops of one nest: one per axis, flat loops over several short axes, or runs of equal quotients."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def _conjunction(condition: Value, index: Index) -> list[tuple[Value, Index]]:
 # ---- Runs of an innermost loop: consecutive indices for which a quotient stays the same ----
 
 _NUMBER = re.compile(r"\(int64_t\)\(\(int32_t\)([0-9]+)\)")
-# Lengths of complete runs for which a constant loop is emitted: a few vectors, or a single shorter vector. With such
-# short runs, the remainder of a run would cost much.
+# Lengths of complete runs for which a loop of constant length is emitted: full vectors, or a single shorter vector. In
+# a loop of unknown length, the elements after a run's last full vector would cost much.
 _WHOLE = (4, 8, 12, *range(16, 1025, 16))
 _WORD = re.compile(r"[A-Za-z_]\w*")
 # A shorter run costs more than computing a quotient for each element, unless its length is a known constant.
@@ -137,7 +137,7 @@ class Runs:
 
     @property
     def limits(self) -> list[str]:
-        """The limits of the part of the loop that is done in runs, as C texts over ``limit``."""
+        """The limits of the part of the loop that is done in runs, as C texts that compute them from ``limit``."""
         shortest = min(_SHORTEST, self._whole_length() or _SHORTEST)
         return [f"nest_runs({pair.base}, {pair.divisor}, {shortest}, limit)" for pair in self._pairs.values()]
 

@@ -29,7 +29,7 @@ from silo.kinds.triton.front.ssa import Operation
 
 __all__ = ["lower_ordered"]
 
-_LANES = 16  # partial results of a general reduction, so that the C compiler can use vectors
+_LANES = 16  # the number of partial results of a general reduction: several, so that the C compiler can use vectors
 
 
 def lower_ordered(scope: LoweringScope, group: NestGroup) -> None:

@@ -248,7 +248,10 @@ def _fold_text(name: str, ctype: str, operator: str, lanes: int) -> str:
 
 
 def joined_with_start(operator: str, accumulator: str, folded: str) -> str:
-    """The C text of an accumulator's value after its combined lanes; lanes may start with the accumulator's value."""
+    """The C text of an accumulator's final value, made of its start value and its combined lanes.
+
+    If the lanes of this operator start with the accumulator's value, the combined lanes are the final value.
+    """
     return combined(operator, accumulator, folded) if _START[operator] else folded
 
 
@@ -389,9 +392,10 @@ def _block(loop: For, all_lanes: list[_Lanes], state: _State, first: str, lane: 
 def _widened(
     loop: For, body: list[Statement], state: _State, lane: str, first: str, count: str
 ) -> tuple[list[Statement], list[Statement]]:
-    """Statements that convert the f16 of one vector, of ``count`` elements unless "", and ``body`` using the results.
+    """Statements that convert the f16 of one vector to f32, and ``body`` using the results.
 
-    ``first`` is the index of the first element.
+    ``first`` is the index of the vector's first element, and ``count`` the number of its elements ("" for a full
+    vector).
     """
     loads = converted_loads(loop) if state.lanes * _LANE_BITS == _MOST_BITS else {}
     before: list[Statement] = []

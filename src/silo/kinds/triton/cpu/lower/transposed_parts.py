@@ -1,9 +1,9 @@
-"""Nests that read transposed tiles, in parts.
+"""Runs nests that read transposed tiles in parts of 16 x 16 elements.
 
 Transposing a whole tile and then running the nest that uses it waits for memory twice: for the cache lines of the
-tile's rows, and then for the nest's reads and writes. Here the nest goes through parts of 16 x 16 elements instead. The
-lines of a part are transposed in registers and used at once, and each row of a part has load instructions of its own,
-so that the CPU can predict each row's next line.
+tile's rows, and then for the nest's reads and writes. Here the nest goes through parts of the tile instead. The lines
+of a part are transposed in registers and used at once, and each row of a part has load instructions of its own, so that
+the CPU can predict each row's next line.
 
 Masks may cut the tile at its last rows and columns. The parts at this edge copy the elements that are left.
 """
@@ -142,7 +142,7 @@ class _Parts:
     def _look_for_edge(self, scope: LoweringScope, edge: _Edge) -> str:
         """Emits a loop over the rows that counts the rows and columns that the masks keep.
 
-        Returns the C condition that the masks keep leading rows, all with equally many leading columns.
+        Returns the C condition that the kept rows are the leading ones, all with equally many leading columns.
         """
         nest = self.nest
         limits, extent = nest.limit_statements()
@@ -157,7 +157,8 @@ class _Parts:
         scope.emit(For(row, "0", "1", [*own, Assign(edge.columns, limit)], ctype=nest.ctype))
         for name, start in ((alike, "1"), (edge.rows, "0"), (last, "0")):
             scope.emit(Define("int32_t", name, start, mutable=True))
-        # The rows of all limits are the leading ones if the last of them has as many rows up to it as there are.
+        # The rows with a limit above 0 are the leading ones if there are as many of them as rows up to the last of
+        # them.
         look: list[Statement] = [
             *own,
             Assign(alike, f"{alike} & (({edge.fits}) & (({limit} == 0) | ({limit} == {edge.columns})))"),
