@@ -117,7 +117,7 @@ def _swap_step(select: Operation) -> _Found | None:
 def _partner_axis(partner: Value, own_value: Value) -> int | None:
     """The axis of extent 2 along which ``partner`` holds the neighbour of each element of ``own_value``.
 
-    None if there is none.
+    None if ``partner`` holds anything else.
     """
     exclusive = _through_bitcast(partner).owner
     if exclusive is None or exclusive.name != arith.XORI:
@@ -140,7 +140,7 @@ def _partner_axis(partner: Value, own_value: Value) -> int | None:
 
 
 def _through_bitcast(value: Value) -> Value:
-    """The operand of the bitcast that makes ``value``; ``value`` itself if it is not a bitcast."""
+    """The operand of the bitcast that makes ``value``; ``value`` itself if no bitcast makes it."""
     operation = value.owner
     if operation is not None and operation.name in {tt.BITCAST, arith.BITCAST} and not value.type.pointer:
         return operation.operands[0]

@@ -18,7 +18,8 @@ def streamable_stores(kernel: Operation) -> frozenset[Operation]:
 
     Such a store writes to an argument that the kernel never reads, at different addresses in every iteration of a loop.
     The result is empty if other threads may wait for earlier writes (atomics), if memory is reached in unknown ways
-    (calls, loaded addresses), and if the kernel multiplies matrices, because memory does not limit its speed.
+    (calls, loaded addresses), and if the kernel multiplies matrices, because arithmetic limits the speed of such a
+    kernel.
     """
     operations = _operations(kernel)
     if any(operation.name == tt.DOT for operation in operations):

@@ -19,14 +19,14 @@ enum silo_check_kind {
     SILO_CHECK_OUTSIDE,
 };
 
-/* Values of a cell of `shared`. */
+/* Values of a shadow cell of struct silo_bounds.shared. */
 enum silo_check_shared {
-    SILO_CHECK_SHARED = 1, /* several programs stored the same value here */
-    SILO_CHECK_CHANGED =
-        2, /* a program read it and then stored to it, so it would have seen the stores of others */
+    SILO_CHECK_SHARED = 1,  /* several programs stored the same value here */
+    SILO_CHECK_CHANGED = 2, /* a program read this memory and then stored to it, so in another order
+                               it would have read the stores of others */
 };
 
-/* Values of a cell of `fresh`. */
+/* Values of a shadow cell of struct silo_bounds.fresh. */
 enum silo_check_fresh {
     SILO_CHECK_HELD, /* something was written here */
     SILO_CHECK_NEW,  /* nothing was written here: a read is a fault */
@@ -64,9 +64,10 @@ struct silo_bounds {
 struct silo_site {
     uint32_t use;          /* enum silo_check_use */
     uint32_t bytes;        /* size of one access */
-    uint32_t first, count; /* the allowed bounds have the numbers reach[first], ... (`count`) */
+    uint32_t first, count; /* numbers of the allowed bounds: `count` items of reach from `first` */
     uint32_t change;       /* replaces a suspect value: 0 keeps it, 1 to 3 choose another */
-    uint32_t seen;   /* 1 if the result was suspect in program watch_program, first at `watched` */
+    uint32_t seen;   /* 1 if the result was suspect in program watch_program, first for the element
+                        `watched` */
     uint64_t events; /* how often the result was suspect; the first time, `order` other sites had
                         been suspect */
     uint64_t order, program;
@@ -236,9 +237,9 @@ SILO_INLINE int silo_check_races(struct silo_check *check, struct silo_bounds co
         return 1;
     }
     if (use & SILO_CHECK_WRITES) {
-        /* An atomic reader is no race here: it also wrote, and so was compared as the writer, or it
-         * is a volatile load of values that atomics write. A program that read the shared value
-         * after storing it would read the same value in any order. */
+        /* A reader that is atomic, like this access, is no race: either it also wrote, and was
+         * compared as the writer, or it is a volatile load of values that atomics write. A program
+         * that read the shared value after storing it would read the same value in any order. */
         if (reader && reader >> 24 != own && !(reader & mine & 1) &&
             !(bounds->shared[at] == SILO_CHECK_SHARED && reader >> 24 == writer >> 24) &&
             !silo_check_ordered(check, reader)) {
@@ -367,8 +368,8 @@ static __attribute__((unused)) int64_t silo_check_within(void *context, uint32_t
     return 0;
 }
 
-/* The address to use for an operation that cannot be masked: its own, or that of spare memory if it
- * must not be accessed. */
+/* The address to use for an operation that cannot be masked: the operation's own address, or the
+ * address of spare memory if the operation must not access its own. */
 static __attribute__((unused)) uint64_t silo_check_place(void *context, uint32_t number,
                                                          uint64_t address, int64_t lane) {
     struct silo_check *check = (struct silo_check *)context;
@@ -427,9 +428,9 @@ static __attribute__((unused)) uint8_t silo_check_holds(void *context, int32_t k
 }
 
 /* Checks for one element what tl.multiple_of, tl.max_contiguous and tl.max_constancy promise.
- * `along` is its index along the axis; the previous element along that axis is the one checked
- * last. If an address breaks a promised alignment only because its allocation begins unaligned,
- * that is recorded but no fault: allocations on a GPU begin at large multiples. */
+ * `along` is the element's index along the axis; the previous element along that axis is the one
+ * checked last. If an address breaks a promised alignment only because its allocation begins
+ * unaligned, that is recorded but no fault: allocations on a GPU begin at large multiples. */
 static __attribute__((unused)) uint8_t silo_check_hint(void *context, uint32_t number, int64_t lane,
                                                        int64_t along, int64_t value, int64_t unit,
                                                        int64_t divisor, int64_t contiguity,

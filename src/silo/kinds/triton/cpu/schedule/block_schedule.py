@@ -62,7 +62,7 @@ class ReduceSink:
 
 @dataclass(slots=True, eq=False)
 class OrderedSink:
-    """An operation with a nest of its own that runs in order: a scan, an atomic, a reduction by any function."""
+    """An operation that gets a nest for itself, which runs in order: a scan, an atomic, a reduction by any function."""
 
     operation: Operation
 
@@ -98,7 +98,7 @@ class NestGroup:
 
     @property
     def ordered(self) -> Operation | None:
-        """The ordered operation to which this nest belongs; None if the nest belongs to other sinks."""
+        """The only operation of a nest that runs in order (a scan, an atomic, a general reduction); else None."""
         return next((sink.operation for sink in self.sinks if isinstance(sink, OrderedSink)), None)
 
     @property

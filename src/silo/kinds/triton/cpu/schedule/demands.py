@@ -63,7 +63,7 @@ def reads_out_of_order(operation: Operation, demands: Sequence[Demand]) -> bool:
 
 
 def one_by_one(step: Step | None) -> bool:
-    """Whether the step is an ordered operation with a single loop over all elements, which tests every mask."""
+    """Whether the step is an ordered operation whose nest is a single loop over all elements, testing every mask."""
     operation = step.ordered if isinstance(step, NestGroup) else None
     return operation is not None and operation.name not in ATOMICS | MESSAGES
 

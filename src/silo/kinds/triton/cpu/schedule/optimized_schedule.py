@@ -325,7 +325,7 @@ class _Planner:
         return True
 
     def _loads_from_reduced(self, group: NestGroup, store: Operation) -> bool:
-        """Whether a load before ``store`` needs a result of ``group``'s reductions: then one nest cannot do both."""
+        """Whether ``store`` cannot join ``group``, because a load before it needs a result of its reductions."""
         reduced = group.reduced
         earlier = self.block.operations[: self.position[store]] if reduced else []
         return any(op.name == tt.LOAD and self._reach(op.operands) & reduced for op in earlier)
