@@ -157,7 +157,7 @@ def _parameter(kernel: str, name: str, written: Value) -> Parameter:
 def _abi_type(parameter: Parameter) -> AbiType:
     if parameter.kind is ParameterKind.POINTER:
         return AbiType.POINTER
-    assert parameter.dtype is not None  # every scalar has one
+    assert parameter.dtype is not None  # every scalar has a dtype
     return AbiType(parameter.dtype.short)
 
 

@@ -44,7 +44,7 @@ _LIBRARIES = "cutlass._mlir._mlir_libs"
 _FLAVOUR = re.compile(r"_cutlass_ir\.cu([0-9]+)\.")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _PREFIX = "CUTE_DSL_"
-# Parts of the names of the DSL's environment variables that do not affect the code it makes.
+# The DSL's environment variables that do not affect the code it makes: the beginnings of their names after the prefix.
 _WITHOUT_EFFECT = ("LOG", "PRINT", "CACHE", "NO_CACHE", "DUMP", "KEEP", "ARCH", "JIT_TIME", "DISABLE_FILE", "DRYRUN")
 
 
@@ -106,7 +106,7 @@ class DslBindings(NamedTuple):
 
 
 def bindings() -> DslBindings:
-    """Imports the modules, which takes 1 to 2 s, once in a process. Raises ToolchainError."""
+    """Returns the DSL's modules; the first call imports them, which takes 1 to 2 s. Raises ToolchainError."""
     require_dsl()
     return DslBindings(
         dsl_module("cutlass.compiler"),

@@ -96,8 +96,8 @@ _FLAVOUR = re.compile(r"cu([0-9]+)")
 def runtime_library(driver_major: int | None = None) -> Path | Rejected:
     """Returns the newest of the DSL's runtime libraries that a driver of this CUDA major version supports.
 
-    None for ``driver_major``: the newest installed library. The libraries of all flavours have the same file names;
-    each library launches code of any toolkit that the driver supports.
+    None for ``driver_major``: the newest installed library. The libraries for different CUDA major versions have the
+    same file name; each library launches code of any toolkit that the driver supports.
     """
     folders = folders_of("nvidia_cutlass_dsl")
     libraries = {

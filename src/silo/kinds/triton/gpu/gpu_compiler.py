@@ -68,7 +68,7 @@ class TritonCompiler:
         )
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
-        """Accepts Triton sources for concrete cuda and hip targets of Triton's, if Triton is usable here."""
+        """Accepts Triton sources for cuda and hip targets with an arch that Triton supports, if Triton is usable."""
         if not (decision := self.declaration.takes(source_kind, target)):
             return decision
         if not target.is_concrete:
@@ -83,7 +83,7 @@ class TritonCompiler:
         return Accepted(f"Triton {version}")
 
     def artifact_target(self, target: Target) -> Target:
-        """The target of the code compiled for ``target``: from sm_90 on, Triton compiles only for the ``a`` form.
+        """The target of the code compiled for ``target``: from sm_90 on, Triton's arch has an ``a``.
 
         >>> str(TritonCompiler().artifact_target(Target.parse("cuda:sm_100")))
         'cuda:sm_100a'
@@ -180,7 +180,7 @@ class TritonCompiler:
         return CacheFiles(tuple(files.items()), reason)
 
     def code_forms(self, target: Target) -> tuple[str, ...]:
-        """Triton's names of its stages' outputs."""
+        """Triton's names for the outputs of its stages, such as ``ttir`` and ``ptx``."""
         return ("ttir", "ttgir", "llir", "ptx" if target.kind == "cuda" else "amdgcn")
 
     def code_form(self, job: CompileJob, form: str) -> str:

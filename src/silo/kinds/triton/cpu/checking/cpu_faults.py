@@ -30,7 +30,7 @@ class FaultKind(IntEnum):
 
 
 class Fresh(IntEnum):
-    """The states of memory that was not written: ``enum silo_check_fresh`` of ``runtime/check.h``."""
+    """Whether memory was written: ``enum silo_check_fresh`` of ``runtime/check.h``."""
 
     HELD = 0
     NEW = 1

@@ -263,7 +263,7 @@ def _signed(value: int) -> int:
 
 
 _CLOCK_BYTES = 1 << 28  # the most memory for the vector clocks of atomics
-# With more programs than this, a program counts as ordered after all others once it has acquired anything.
+# With more programs than this, a program counts as ordered after all others once one of its atomics acquires.
 _CLOCK_PROGRAMS = 1 << 14
 _OTHER_ORDER_STEPS = 1 << 20
 # The replacements of a doubtful value, by number; `lower.messages` emits them. 1 and 2 are two other values. 3 is only

@@ -125,7 +125,7 @@ class _Kernel:
 
     @classmethod
     def of(cls, body: Sequence[Statement]) -> _Kernel | None:
-        """Splits a kernel's ``body`` into these parts; None if the kernel has another form."""
+        """Splits a kernel's ``body`` into the parts of a ``_Kernel``; None if the body has another form."""
         loops = [index for index, statement in enumerate(body) if isinstance(statement, For) and _aheads([statement])]
         if len(loops) != 1 or not _plain(body):
             return None

@@ -362,7 +362,7 @@ def _seen(scope: LoweringScope, step: DotStep, loop: Operation) -> _SeenPart | N
 
 
 def _depth(operation: Operation) -> int:
-    """The extent of the inner axis."""
+    """The extent of the axis along which a dot sums products."""
     pairs = operation.name == tt.DOT_SCALED and is_pair_along_depth(operation, 0)
     return operation.operands[0].type.shape[-1] * (2 if pairs else 1)
 

@@ -162,7 +162,7 @@ class _GroupLowering:
         self.nest = Nest(scope, group.shape, computed, cut, inner=group.inner)
         self.in_runs = lambda: Nest(scope, group.shape, computed, cut, inner=group.inner, in_runs=True)
         self.accumulators: dict[ReduceSink, tuple[str, str, Accumulation]] = {}
-        self.unconditional: set[Operation] = set()  # stores that the fast body executes for every element
+        self.unconditional: set[Operation] = set()  # stores that the loop body without masks executes for every element
         # for each store, the limits (numbers of leading elements) after which it writes nothing
         self.limits_of: dict[Operation, set[str]] = {}
         # reductions, each with the value that it adds for every element after the limit
@@ -269,7 +269,7 @@ class _GroupLowering:
         return statements
 
     def _streamed(self, statements: int) -> list[Statement]:
-        """The fast body with its stores to temporary buffers (see ``streaming``).
+        """The body without masks, with its stores to temporary buffers (see ``streaming``).
 
         [] if they must not bypass the caches.
         """

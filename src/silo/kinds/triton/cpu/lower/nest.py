@@ -122,12 +122,13 @@ class Nest(NestLoops):
         self.tail = ""
         # while the elements after several limits are lowered: these limits, at least one of which was reached
         self.ended: frozenset[str] = frozenset()
-        # for a mask that the fast body does not test: its limits
+        # for a mask that the fast body (before the lowest limit) does not test: its limits
         self._limits_of: dict[tuple[Value, Index], frozenset[str]] = {}
-        # masks that are true in the fast body because of the limits alone
+        # masks that are true in the fast body (the elements before the lowest limit) because of the limits alone
         self.untested: dict[tuple[Value, Index], None] = {}
         self.limits: list[str] = []
-        # for pointers that the fast body reads in order: the address of the row's first element
+        # for pointers that the fast body (before the lowest limit) reads in order: the address of the row's first
+        # element
         self.rows: dict[Value, str] = {}
         # for a limit that a comparison sets: the C text of the comparison's varying side at index 0; "" if that side is
         # uniform
@@ -239,7 +240,7 @@ class Nest(NestLoops):
         return bool(only) and self._limit_of(compare, index) == only
 
     def _chosen(self, operation: Operation, index: Index) -> str:
-        """The element that a select operation takes in the fast body; "" if it is unknown.
+        """The element that a select operation takes in the fast body (before the lowest limit); "" if it is unknown.
 
         The result must be defined in the innermost body: a definition outside of it would also be visible to the slow
         body, in which the select may take its other operand.
@@ -531,16 +532,17 @@ class Nest(NestLoops):
             limit = f"nest_below({low[0]}, {high[0]}{inclusive}, limit)"
             self.bases[limit] = low[0]
             return limit
-        # the comparison is true from some index on, so the fast body can run only if it is true from the start
+        # the comparison is true from some index on, so the fast body, which tests no mask, can run only if it is true
+        # at once
         if low[1] == "0" and high[1] == "1":
             less = f"({low[0]}) {'<' if predicate == 2 else '<='} ({high[0]})"
             return f"{less} && nest_fits({high[0]}, limit) ? limit : 0"
         return ""
 
     def tail_limit(self) -> str:
-        """The limit at which the tail begins; called once the fast body is lowered.
+        """The limit at which the tail begins; called once the fast body (before the lowest limit) is lowered.
 
-        "" if the elements after the fast body are no tail, because no single comparison is false for all of them.
+        "" if the later elements are no tail, because no single comparison is false for all of them.
         """
         limits, _ = self.limit_statements()
         adopted = list(dict.fromkeys(self._adopted))
@@ -552,9 +554,9 @@ class Nest(NestLoops):
         return limits[0] if plain else ""
 
     def ends(self) -> tuple[frozenset[str], str]:
-        """The limits of the fast body (numbers of leading iterations), and a condition on what follows them.
+        """The limits of the fast body (numbers of leading iterations), and a C condition on the iterations after them.
 
-        Under this C condition, one of the limiting comparisons is false in every later iteration. The set is empty if
+        Under this condition, one of the limiting comparisons is false in every later iteration. The set is empty if
         that cannot be shown. A comparison is false after its limit if its operands fit in 32 bits.
         """
         limits, extent = self.limit_statements()

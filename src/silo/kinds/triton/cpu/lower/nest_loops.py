@@ -177,7 +177,7 @@ class Runs:
             return None
         low, high = self.name("low"), self.name("high")
 
-        def quotient(of: str) -> str:  # runs exist only if these numbers are not negative
+        def quotient(of: str) -> str:  # runs exist only if the dividends are not negative
             return f"{end} > 0 ? nest_quotient({of}, {pair.divisor})"
 
         return [
@@ -222,7 +222,7 @@ class FlatLoops:
         return f"{self.loops[level - 1][0]} >> {self._shift(axis)} & {self.shape[axis] - 1}"
 
     def linear(self, exchanged: list[int]) -> str:
-        """The row-major position of the current index with the axes ``exchanged``, of extent 2, mirrored."""
+        """The row-major position of the current index, mirrored along the axes ``exchanged``, each of extent 2."""
         texts: list[str] = []
         for level, (name, _) in enumerate(self.loops, 1):
             bits = sum(1 << self._shift(axis) for axis in exchanged if self._level(axis) == level)

@@ -116,7 +116,8 @@ class _Parts:
             for statement in nest.levels[0]:
                 scope.emit(statement)
             limits, extent = nest.limit_statements()
-            # If no limit cuts the nest, a mask that its limits imply is true for the whole tile.
+            # A tile needs no condition of its own if no limit cuts it, or if the limits of the nest that uses it imply
+            # its mask.
             if not limits or (mask is not None and own.holds(mask, own.index)):
                 continue
             if nest is own and self.edge is not None:
@@ -223,7 +224,10 @@ class _Parts:
 
 
 def _parts(scope: LoweringScope, turned: list[NestGroup], group: NestGroup) -> _Parts | None:
-    """Plans ``group`` in parts; None if a tile is not transposed by lines, or a mask may exclude single elements."""
+    """Plans ``group`` in parts of 16 x 16 elements of four bytes.
+
+    None if ``group`` or a tile that it reads cannot be cut into such parts, or if a mask may exclude single elements.
+    """
     stores = group.stores
     if not turned or scope.reference or len(stores) != len(group.sinks):
         return None

@@ -135,7 +135,8 @@ static
     check->other = other;
 }
 
-/* Whether the access that a cell records happened before the current access of the program. */
+/* Whether the access that `cell` records happened before the current access of the running program.
+ */
 static __attribute__((unused)) int silo_check_ordered(struct silo_check const *check,
                                                       uint64_t cell) {
     if (!check->acquired)

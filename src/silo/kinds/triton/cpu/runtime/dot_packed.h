@@ -1,6 +1,6 @@
-/* c[m][n] += a[m][k] * b[k][n] by instructions that this CPU may have beyond its level. They take
- * 32-bit words that hold SHARE consecutive k of one row or column: 2 of bf16, 4 of i8. Panels of
- * the right operand are rows of SILO_LANES_KIND such words. Only for x86-64-v4. */
+/* c[m][n] += a[m][k] * b[k][n] by instructions that this CPU may have beyond its CPU level, which
+ * is x86-64-v4. They take 32-bit words that hold SHARE consecutive k of one row or column: 2 of
+ * bf16, 4 of i8. Panels of the right operand are rows of SILO_LANES_KIND such words. */
 
 enum {
     SILO_SHARE_KIND = 4 / (int)sizeof(ITEM),
@@ -229,7 +229,8 @@ SILO_INLINE void silo_vectors_block_KIND(const int rows, const int vectors, int6
         }
 }
 
-/* Computes m rows by blocks, and the remaining rows and vectors singly. */
+/* Computes m rows in blocks of several rows and vectors; rows and vectors that fill no block are
+ * computed one by one. */
 SILO_APART void silo_vectors_rows_KIND(int64_t m, int64_t n, int64_t words, const ITEM *a,
                                        int64_t a_row, const uint32_t *b, TOTAL *c, int64_t ldc,
                                        int fresh) {

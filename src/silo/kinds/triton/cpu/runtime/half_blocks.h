@@ -1,5 +1,5 @@
-/* Rows of f16 to f32 and back, with the CPU's own instructions if the level has them. clang turns
- * the plain loops into these instructions; gcc needs the intrinsics. */
+/* Converts rows of f16 to f32 and back, with conversion instructions if the CPU level has them.
+ * clang turns the plain loops into these instructions; gcc needs the intrinsics. */
 
 #if defined(__F16C__) && !defined(__clang__)
 typedef short silo_half8 __attribute__((vector_size(16)));
