@@ -122,7 +122,7 @@ _ATOM = "!cute_nvgpu.atom.non_exec_"
 _KINDS = ("#cute_nvgpu.tiled_tma_load<sm_90>", "#cute_nvgpu.tiled_tma_load<sm_90_multicast>")
 # operations whose result points to the same memory as their first operand
 _THROUGH = ("cute.make_view", "cute.get_iter")
-# For each element format of the DSL: CUtensorMapDataType, and bytes.
+# For each element format of the DSL: its number in CUtensorMapDataType, and the bytes of an element.
 _FORMATS = {
     "U8": (0, 1),
     "U16": (1, 2),

@@ -50,7 +50,7 @@ def dsl_version() -> str | None:
 
 
 def versions() -> Mapping[str, str]:
-    """Returns the versions of the installed packages, by package."""
+    """Returns the versions of the DSL's package and of tvm-ffi's, by package; a missing package is left out."""
     return {name: version for name in (PACKAGE, FFI_PACKAGE) if (version := version_of(name)) is not None}
 
 
@@ -118,7 +118,7 @@ def runtime_library(driver_major: int | None = None) -> Path | Rejected:
 
 
 def tvm_ffi_library() -> Path | Rejected:
-    """Returns the library of tvm-ffi."""
+    """Returns the path of tvm-ffi's library, or the reason why it is missing."""
     for folder in folders_of("tvm_ffi"):
         for name in ("lib/libtvm_ffi.so", "libtvm_ffi.so"):
             if (path := folder / name).is_file():

@@ -144,7 +144,7 @@ class CuteSource:
 
     @property
     def exact(self) -> frozenset[str]:
-        """Empty: only values of Constexprs decide the code."""
+        """Empty: the code depends on the exact value of no scalar, only on Constexprs."""
         return frozenset()
 
     def constants_of(self, config: Config, specialization: Specialization) -> Mapping[str, Value]:

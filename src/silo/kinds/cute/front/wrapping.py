@@ -234,7 +234,10 @@ def _static(extents: Extents) -> tuple[tuple[int, ...], tuple[int, ...], tuple[t
 
 
 def _dynamic(layout: DynamicLayout, cute: Any) -> tuple[Any, Any, tuple[tuple[AbiType, str], ...]]:  # noqa: ANN401
-    """Returns symbols for dynamic sizes and strides, with their known divisors, and the members of the struct."""
+    """Returns symbols for dynamic sizes and strides, with their known divisors, and the struct's members.
+
+    The struct passes the tensor to the device function.
+    """
     sizes = (cute.sym_int32, AbiType.I32) if layout.size_bits == 32 else (cute.sym_int64, AbiType.I64)
     steps = (cute.sym_int32, AbiType.I32) if layout.offset_bits == 32 else (cute.sym_int64, AbiType.I64)
     shape = tuple(sizes[0](divisibility=axis.divisor) for axis in layout.axes)

@@ -1,4 +1,4 @@
-"""Compiles Triton kernels for NVIDIA and AMD GPUs with Triton's own backends, in a worker; completes launch info."""
+"""Compiles Triton kernels for NVIDIA and AMD GPUs with Triton's own backends, in a worker; returns launch info."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _GREATER: Mapping[tuple[str, int | bool], bool] = {
     (arith.CMPI, 8): True,
 }
 _PURE = VIEWS | {tt.MAKE_RANGE, tt.BITCAST}
-# Operations that keep the indices from which a value is computed, or move them to other axes.
+# Operations whose result equals their operand (0 or 1, computed from indices), perhaps along other axes.
 _PARITY = frozenset({tt.BROADCAST, tt.SPLAT, tt.EXPAND_DIMS, tt.RESHAPE, arith.EXTUI, arith.TRUNCI})
 
 _Parity: TypeAlias = "tuple[int, frozenset[int]] | None"

@@ -28,7 +28,7 @@ from silo.launch.cpu_objects import load
 
 __all__ = ["compile_checked", "emit_checked"]
 
-_QUICK = "-O1"  # a check runs a kernel only a few times, so compiling quickly matters more
+_QUICK = "-O1"  # a check runs a kernel only a few times, so compiling quickly matters more than fast code
 
 
 @frozen

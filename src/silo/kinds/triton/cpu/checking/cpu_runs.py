@@ -465,7 +465,7 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
         return self._run_once(schedule, change=change, fill=exchange.other if len(change) < len(about) else None)
 
     def _traced(self, suspect: CpuSuspect, other: int, address: int) -> tuple[CpuSuspect, Stored]:
-        """The store that wrote the byte at ``address``, and the site's first doubtful value in the same program."""
+        """The first doubtful value at the suspect's site in the program that wrote ``address``, and that store."""
         change = {suspect.site: other}
         self._run_once(Order.ASCENDING, change=change, watch=address)
         state = self._state
@@ -615,9 +615,9 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
     # ---- the memory of the arguments
 
     def _granule(self) -> int:
-        """The binary logarithm of the bytes of a shadow cell.
+        """The binary logarithm of the number of bytes that one shadow cell describes.
 
-        It is the largest size for which no two elements share a cell.
+        This number is the largest for which no two elements share a cell.
         """
         sizes = [site.bytes for site in self.sites if site.use]
         width = min(sizes, default=1)

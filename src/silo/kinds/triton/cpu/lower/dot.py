@@ -115,7 +115,8 @@ _ITEM_BYTES = {"f64": 8}
 _THIN = frozenset({"f32", "bf16", "f16"})
 _DIRECT = frozenset({"f32", "f64"})  # types that are multiplied without conversion
 _MOST_ROWS = 16  # the most rows of an accumulator block
-# The fewest multiplications of an f16 product by matrix tiles: preparing the tiles takes as long as some thousands.
+# The fewest multiplications of an f16 product by matrix tiles: preparing the tiles takes as long as some thousands of
+# multiplications.
 _LEAST_PARTS = 1 << 15
 # For each type that is multiplied in words of several elements: the CPU features for matrix tiles and for vectors (""
 # for none), and the number of elements in a word.
@@ -636,7 +637,7 @@ def _packing_left(scope: LoweringScope, shape: _Shape, real: str, total: str) ->
 def _may_pack(scope: LoweringScope, element: str, sizes: tuple[int, ...]) -> bool:
     """Whether elements may be multiplied in packed words of several elements.
 
-    Packed words need instructions that the CPU may have beyond its level; for bf16 the level's own instructions
+    Packed words need instructions that the CPU may have beyond its CPU level; for bf16 the instructions of the level
     suffice. Words of f16 need matrix tiles, and are worth it in products that are not small. ``sizes`` are the numbers
     of rows and columns and the depth.
     """

@@ -135,7 +135,7 @@ def _function(ctype: str, operator: str, lanes: int, rows: int) -> tuple[str, st
         f"  {vector} const *const rows = ({vector} const *)lanes;",
     ]
     names = [f"rows[{row}]" for row in range(rows)]
-    size = lanes  # consecutive lanes of one row in a vector
+    size = lanes  # the number of consecutive lanes of a vector that belong to one row
     step = 0
     while size > 1:
         step += 1

@@ -157,7 +157,7 @@ class _GroupLowering:
         self.scope = scope
         self.group = group
         self.spill = spill or {}  # stores whose value goes to a buffer instead of its destination
-        self.replay = replay or {}  # stores whose value comes from a buffer
+        self.replay = replay or {}  # stores whose value comes from a buffer that another nest has filled
         cut = None if scope.reference else flat_cut(scope, group)
         self.nest = Nest(scope, group.shape, computed, cut, inner=group.inner)
         self.in_runs = lambda: Nest(scope, group.shape, computed, cut, inner=group.inner, in_runs=True)
@@ -366,9 +366,9 @@ class _GroupLowering:
         return LoopBuffer(self.scope.name("b"), buffer.ctype, buffer.elements, buffer.item_bytes)
 
     def _rows_to_turn(self) -> str:
-        """The C name of the address of a row of a tile that can be transposed in place.
+        """The C name of the address of a row of a tile that can be transposed directly from memory.
 
-        "" if it needs a copy in a buffer.
+        "" if the tile must be copied to a buffer first.
         """
         if self.turned is None or self.nest.runs is not None:
             return ""
@@ -383,9 +383,9 @@ class _GroupLowering:
         return self.nest.row_start(pointer, self.nest.index) or ""
 
     def _turn_rows(self, start: str, copy: list[Statement], limits: list[str]) -> None:
-        """Emits code that transposes some rows at a time in place.
+        """Emits code that transposes a tile directly from memory, some rows at a time.
 
-        ``copy`` fills a buffer if masks exclude part of the tile.
+        ``copy`` fills a buffer that is transposed instead of rows from which masks exclude elements.
         """
         nest, scope, turned = self.nest, self.scope, self.turned
         assert turned is not None

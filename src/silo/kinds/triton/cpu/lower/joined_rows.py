@@ -32,10 +32,10 @@ __all__ = [
 ]
 
 ROW_TYPES = frozenset({"f32", "f64", "i32", "i64"})
-_MOST_ROWS = 8  # a power of two
+_MOST_ROWS = 8  # the most rows that are read at a time; a power of two
 _LEAST_ROWS = 4
 _MATRIX = 2
-_FEW = 8  # the most statements for one element with which a second loop, of constant length, is emitted
+_FEW = 8  # a second loop, of constant length, is emitted only if one element takes at most this many statements
 _MASKING_BITS = 512  # the vector width in bits at which a masked load costs no more than a full one
 _NARROW = 64  # the most elements of a short row; of longer rows, fewer are read at a time
 
@@ -69,8 +69,7 @@ class JoinedRows:
     ``before`` are the statements of a row. A row's limit is the number of its leading elements that need no mask;
     ``limits`` are C texts that compute it from ``limit``. Of each row, the first ``end`` elements are used. For
     elements before the limit, ``values`` compute the numbers that ``rows`` add to the results; for elements after it,
-    ``masked`` compute the numbers that ``masked_rows`` add. No row of
-    ``whole`` has a limit below ``end``.
+    ``masked`` compute the numbers that ``masked_rows`` add. In the rows of ``whole``, no limit is below ``end``.
     """
 
     nest: Nest
@@ -176,7 +175,7 @@ def _equals_after(
 ) -> bool:
     """Whether ``value`` equals ``number`` in the rows along ``axis`` after any of ``counts``, numbers of leading rows.
 
-    ``axes`` are the nest's axes that are the axes of ``value``.
+    ``axes`` holds the nest's axis for each dimension of ``value``.
     """
     operation = value.owner
     while operation is not None and (operation.name in VIEWS or operation.name == arith.EXTF):
@@ -425,4 +424,4 @@ def _renamed(statement: Statement, own: Callable[[str], str]) -> Statement:
         case LoopCall(text):
             return LoopCall(own(text))
         case _:
-            raise AssertionError(statement)  # callers pass only these statements
+            raise AssertionError(statement)  # callers pass no loops or branches

@@ -55,7 +55,7 @@ class LoweringScope:
         self.pieces: set[str] = set()
         self.constants: list[str] = []
         self.locals: list[str] = []  # C definitions that keep their values from one program to the next
-        self.finish: list[Statement] = []  # run after the last program of a call
+        self.finish: list[Statement] = []  # statements that run after the last program of a call
         self.wants_alone = False  # whether atomics become plain updates while no other kernel with atomics runs
         # atomics that become plain updates under a lock while all running kernels with atomics use locks
         self.locking: set[Operation] = set()
@@ -175,9 +175,9 @@ class LoweringScope:
         return not self.reference and not self.elementwise[operation].calls
 
     def checked_call(self, function: str, arguments: list[str]) -> list[Statement]:
-        """Calls a function that receives the program's position, scratch memory and context.
+        """Statements that call a C function with the program's position, scratch memory and context.
 
-        Returns its error code on failure.
+        If the function fails, the calling function returns its error code.
         """
         context_arguments = f"program_x, program_y, program_z, grid, (char *)scratch + {self.frame}, context"
         code = self.name("code")

@@ -253,9 +253,9 @@ class Nest(NestLoops):
     def asserted(self, condition: Value, index: Index) -> str:
         """The C name of one element of an asserted condition.
 
-        Masked code asserts "the condition, or not the mask". In the fast body, an access with the same mask has already
-        limited the loop to elements for which the mask is true, so the condition alone is tested, which may be the same
-        for a whole run (consecutive indices with the same quotient).
+        Masked code asserts "the condition, or not the mask". In the fast body (which tests no mask), an access with the
+        same mask has already limited the loop to elements for which the mask is true, so the condition alone is tested,
+        which may be the same for a whole run (consecutive indices with the same quotient).
         """
         condition = self.scope.resolve(condition)
         if self.fast and self.scope.buffer(condition) is None and (parts := unless_masked(condition)) is not None:
@@ -438,8 +438,9 @@ class Nest(NestLoops):
     def mask(self, mask: Value | None, index: Index, *, limiting: bool = True) -> str:
         """The C condition under which an access happens at ``index``; "" if it always does.
 
-        While the fast body is lowered, conditions that are true on a leading part of the innermost loop become limits.
-        An access that is moved out of that loop must not be ``limiting``: it happens even if the loop does not run.
+        While the fast body (which tests no mask) is lowered, conditions that are true on a leading part of the
+        innermost loop become limits. An access that is moved out of that loop must not be ``limiting``: it happens even
+        if the loop does not run.
         """
         if mask is None:
             return ""
@@ -532,8 +533,7 @@ class Nest(NestLoops):
             limit = f"nest_below({low[0]}, {high[0]}{inclusive}, limit)"
             self.bases[limit] = low[0]
             return limit
-        # the comparison is true from some index on, so the fast body, which tests no mask, can run only if it is true
-        # at once
+        # the comparison is true from some index on; the fast body, which tests no mask, can run only if that index is 0
         if low[1] == "0" and high[1] == "1":
             less = f"({low[0]}) {'<' if predicate == 2 else '<='} ({high[0]})"
             return f"{less} && nest_fits({high[0]}, limit) ? limit : 0"

@@ -128,7 +128,7 @@ class Runs:
     _pairs: dict[tuple[str, str], _Pair] = field(default_factory=dict[tuple[str, str], _Pair])
 
     def pair(self, base: str, divisor: str) -> _Pair:
-        """The names of the quotient and remainder of ``base + index`` and ``divisor`` at the start of a run."""
+        """The names of the quotient and remainder of ``base + index`` by ``divisor`` at the start of a run."""
         pair = self._pairs.get((base, divisor))
         if pair is None:
             pair = _Pair(base, divisor, self.name("quotient"), self.name("remainder"))

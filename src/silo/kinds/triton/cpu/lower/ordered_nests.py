@@ -264,7 +264,7 @@ def _message(scope: LoweringScope, nest: Nest, operation: Operation) -> None:
 
 
 def _assertion(scope: LoweringScope, shape: tuple[int, ...], operation: Operation) -> None:
-    """Tests with vectors whether an assertion is true for all elements; if it is not, tests them again one by one."""
+    """Tests with vectors whether an assertion is true for all elements; if not, tests the elements again one by one."""
     failed = scope.name("failed")
     (condition,) = operation.operands
     stored = scope.buffer(condition)

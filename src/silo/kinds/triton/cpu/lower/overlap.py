@@ -134,7 +134,10 @@ def clashes(buffers: Sequence[LoopBuffer], body: Sequence[Statement]) -> list[tu
 
 
 class _Spans:
-    """The first and last statement in which each name occurs; loops count as :func:`clashes` describes."""
+    """The first and last statement in which each name occurs.
+
+    A name that occurs both before a loop and in it counts as used until the loop ends (see :func:`clashes`).
+    """
 
     def __init__(self, names: set[str]) -> None:
         self.names = names

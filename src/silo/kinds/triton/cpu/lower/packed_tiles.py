@@ -28,8 +28,8 @@ _TILE_WORDS = 16
 class Panels:
     """Where panels are kept, as C texts: ``kept`` identifies the operand (``0``: unused), ``place`` is their address.
 
-    ``room`` is the number of values that fit. ``pair`` is the address of the last product's operands if the panels of
-    either operand may be kept, else "".
+    ``room`` is the number of values that fit. If the panels of either operand may be kept, ``pair`` is the address of a
+    variable that holds the last product's operands; else it is "".
     """
 
     kept: str
@@ -50,7 +50,7 @@ def keep_panels(scope: LoweringScope, left: Value, right: Value, result: Type) -
     item = 8 if right.type.element == "f64" else 4
     lanes = scope.options.vector_bits // 8 // item
     either = item == 4 and not any(extent % lanes for extent in result.shape) and _keeps_unchanged(scope, left)
-    minimum = max(*result.shape, lanes) * DOT_DEPTH_BYTES * 2  # f16 may be packed as two words
+    minimum = max(*result.shape, lanes) * DOT_DEPTH_BYTES * 2  # f16 may take two words where other types take one
     panels = _buffer(scope, max(_KEPT_BYTES, minimum), item)
     variable, pair = scope.name("kept"), scope.name("pair") if either else ""
     scope.locals.append(f"silo_kept {variable} = {{0, 0, 0, 0, 0}};")

@@ -152,8 +152,8 @@ _CALL = re.compile(r"silo_(?!bf16_to_f32|f16_to_f32)\w+\(")
 _CTYPES = ("float", "double", "int32_t", "uint32_t", "int64_t", "uint64_t")
 _BYTES: Mapping[str, int] = {ctype: 8 if ctype == "double" or "64" in ctype else 4 for ctype in _CTYPES}
 VECTOR_CTYPES = tuple(ctype for ctype, size in _BYTES.items() if size * 8 == _LANE_BITS)
-# For each operator of OpenMP: the start value of a lane (if "", the accumulator's value). Below, the operator's name
-# and, for max and min, the comparison that chooses.
+# The start value of a lane for each operator of OpenMP; if "", lanes start with the accumulator's value. The next two
+# tables hold the operators' names and, for max and min, the comparison that chooses.
 _START: Mapping[str, str] = {"+": "0", "*": "1", "|": "0", "^": "0", "&": "-1", "max": "", "min": ""}
 OPERATOR_NAMES: Mapping[str, str] = {
     "+": "sum",
@@ -377,7 +377,10 @@ def _started(all_lanes: list[_Lanes], state: _State) -> list[Statement]:
 
 
 def _whole_blocks(start: str, end: str, size: int) -> str:
-    """The C text of the end of the last full block. If ``end`` is below ``start``, the division rounds toward 0."""
+    """The C text of the end of the last full block.
+
+    If ``end`` is below ``start``, the division rounds toward 0, so the result is at most ``start`` and no loop runs.
+    """
     return f"({start}) + (({end}) - ({start})) / {size} * {size}"
 
 

@@ -85,8 +85,8 @@ struct silo_check {
     uint64_t limit; /* the most steps of a program */
     uint64_t shift;
     /* The order that atomics establish. A clock counts the releases of each of `programs` programs.
-     * Row 0 of `clocks` is the clock of the running program; row i is the clock that location i - 1
-     * passes on. NULL: there are too many programs. */
+     * Row 0 of `clocks` is the clock of the running program; row i is the clock that a program
+     * acquires at the address in locations[i - 1]. NULL: there are too many programs. */
     uint64_t programs;
     uint16_t *clocks;
     uint64_t *locations;
@@ -147,7 +147,7 @@ static __attribute__((unused)) int silo_check_ordered(struct silo_check const *c
     return check->clocks[(cell >> 24) - 1] > epoch;
 }
 
-/* The row of a location in `clocks`; 0 if it has no row and none can be added. */
+/* The row of `address` in `clocks`; 0 if it has no row and none can be added. */
 static __attribute__((unused)) uint64_t silo_check_row(struct silo_check *check, uint64_t address,
                                                        int make) {
     uint64_t at = (address >> 2) * 0x9e3779b97f4a7c15u % check->rows;
@@ -215,8 +215,8 @@ SILO_INLINE int silo_check_same(struct silo_check const *check, struct silo_site
 
 /* Records an access to a cell; returns whether it races with an access of another program. Plain
  * stores of the same value by several programs are no race, because memory holds this value
- * whichever is last; they count as an event of the site. After that, a write of another value is a
- * race, also by the program that wrote last. */
+ * whichever store is last; such a store counts as an event of its site. After that, a write of
+ * another value is a race, also by the program that wrote last. */
 SILO_INLINE int silo_check_races(struct silo_check *check, struct silo_bounds const *bounds,
                                  struct silo_site *site, uint64_t address, uint64_t at,
                                  uint64_t mine) {

@@ -5,8 +5,8 @@
  * finite is a large part alone: it is left out of the products with small parts, because infinity
  * times a small part of zero is NaN. */
 
-/* Words of two f16 as the words of their large and of their small parts. Bits 15 and 31 of `others`
- * become 1 if a number is not finite; its small part is then undefined. */
+/* Splits words of two f16 into words of their large and of their small parts. Bits 15 and 31 of
+ * `others` become 1 if a number is not finite; its small part is then undefined. */
 SILO_INLINE void silo_two_parts(silo_words_bf16 word, silo_words_bf16 *large,
                                 silo_words_bf16 *small, silo_words_bf16 *others) {
     typedef float floats __attribute__((vector_size(SILO_VECTOR_BYTES), aligned(4), may_alias));

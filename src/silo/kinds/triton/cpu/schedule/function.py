@@ -26,7 +26,8 @@ def plan_function(function: Operation, options: CpuOptions) -> list[BlockSchedul
     plans: list[BlockSchedule] = []
     external: dict[tuple[Value, bool], None] = {}
     with unchanged():
-        for block in reversed(blocks):  # in the order of blocks, definitions come before uses
+        # in reverse, because blocks that use a value come after the block that defines it
+        for block in reversed(blocks):
             plan = optimized.plan_block(block, tuple(external), disjoint=disjoint)
             external |= dict.fromkeys(plan.free)
             plans.insert(0, plan)

@@ -445,7 +445,7 @@ class _Planner:
             lone_nest = False
         stored = any(demand.stored for demand in demands)
         again = cost <= limit and not reads_out_of_order(operation, demands)
-        # several steps would load it again, so no store may come before the last of them
+        # several steps would load the value again, so no store may come before the last of them
         if again and is_load and len(places) > 1:
             again = self._store_before(operation, order, max(order[demand.step] for demand in demands)) is None
         if barrier is None and not stored and (lone_nest or again):
