@@ -430,7 +430,7 @@ class BinarySource:
         return frozenset(fact for code in self.codes for fact in code.assumes.facts)
 
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
-        """Returns the signature, and those facts of one call that a binary may require.
+        """Returns the signature, and the facts of one call that a binary may require.
 
         Raises:
             ArgumentError: an argument is missing, unknown, or None.

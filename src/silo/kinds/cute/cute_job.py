@@ -35,7 +35,7 @@ AXES = ("x", "y", "z")
 
 
 class CuteArgumentRole(Enum):
-    """What a launch passes for an argument of the host function."""
+    """The kind of value that a launch passes for an argument of the host function."""
 
     POINTER = "pointer"  # an array: its address
     TENSOR = "tensor"  # an array of a dynamic layout: its address, and the extents and strides that are passed

@@ -41,7 +41,7 @@ OLDEST = (4, 6)
 """The first release whose packages have the layout that Silo expects."""
 
 INSTALL = "pip install 'kernel-silo[cute]'"
-"""What to run if a part of the DSL is missing."""
+"""The command that installs a missing part of the DSL."""
 
 
 def dsl_version() -> str | None:

@@ -77,9 +77,10 @@ def emit_checked(
     check_supported(module)
     with refuse_depth():
         effects = argument_effects(module)
-        # Without this, each step of a sort would be an operation, and the C compiler would take half a minute.
+        # Without this rewriting, each step of a sort would be an operation, and the C compiler would take half a
+        # minute.
         fold_networks(module)
-        spell_out_polls(module)  # so that a wait without end is reported as an endless loop
+        spell_out_polls(module)  # makes a wait without end an endless loop, which is reported
         sites = instrument(module, nan=nan)
     return emit_supported(module, options), tuple(sites), effects
 

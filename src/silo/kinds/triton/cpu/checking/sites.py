@@ -34,7 +34,7 @@ class SiteKind(Enum):
 
 
 class Use(IntFlag):
-    """What an access does, as flags (``enum silo_check_use`` of ``runtime/check.h``)."""
+    """Flags that describe an access: ``enum silo_check_use`` of ``runtime/check.h``."""
 
     NONE = 0
     READS = 1

@@ -437,7 +437,7 @@ def _in_place(scope: LoweringScope, copy: NestGroup, value: Value) -> _Place:
 
 
 def _spare_tails(statements: list[Statement]) -> None:
-    """Turns the loops over masked-off row ends into plain loops.
+    """Keeps the C compiler from vectorising the loops over masked-off row ends.
 
     Such loops have few elements, and vectors would take the C compiler long.
     """

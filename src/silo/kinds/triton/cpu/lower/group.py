@@ -163,7 +163,7 @@ class _GroupLowering:
         self.in_runs = lambda: Nest(scope, group.shape, computed, cut, inner=group.inner, in_runs=True)
         self.accumulators: dict[ReduceSink, tuple[str, str, Accumulation]] = {}
         self.unconditional: set[Operation] = set()  # stores that the loop body without masks executes for every element
-        # for each store, the limits (numbers of leading elements) after which it writes nothing
+        # the limits of each store: numbers of leading elements after which the store writes nothing
         self.limits_of: dict[Operation, set[str]] = {}
         # reductions, each with the value that it adds for every element after the limit
         self.repeated: list[tuple[ReduceSink, str]] = []

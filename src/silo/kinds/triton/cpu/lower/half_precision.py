@@ -23,7 +23,7 @@ _WIDEN, _NARROW = "silo_f16_to_f32", "silo_f32_to_f16"
 
 
 def convert_in_blocks(program: LoopProgram, lanes: int) -> bool:
-    """Cuts those loops of ``program`` into blocks that become faster in this way.
+    """Cuts the loops of ``program`` into blocks that become faster if f16 is converted block by block.
 
     Returns whether a loop needs the functions that convert f16. Reductions of at least ``lanes`` elements are not cut,
     because ``reduce_in_lanes`` converts a vector at a time; if ``lanes`` is 0, reductions are cut too.

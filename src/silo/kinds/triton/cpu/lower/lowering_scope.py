@@ -63,17 +63,17 @@ class LoweringScope:
         self.out: list[Statement] = []
         self.frame = ""  # the C constant for the size of the current function's scratch memory
         self.elementwise: dict[Operation, ElementFunction] = {}
-        # For a value, another value that equals it: for a carried value that its loop never changes, the start; for a
-        # loop's result, the carried value.
+        # Maps a value to another value that equals it: a carried value that its loop never changes to its start, and a
+        # loop's result to the carried value.
         self.same: dict[Value, Value] = {}
-        # For a carried value that each iteration only moves by an offset: its start, and the C name of the sum of the
-        # offsets so far, in elements.
+        # Maps a carried value that each iteration only moves by an offset to its start, and to the C name of the sum of
+        # the offsets so far, in elements.
         self.offsets: dict[Value, tuple[Value, str]] = {}
         # The stores that may bypass the caches; `trips` holds the iteration counts of the loops around them.
         self.streamable: frozenset[Operation] = frozenset()
         self.trips: dict[Operation, str] = {}
         self.tails: dict[Value, Tail] = {}  # facts about values that are in buffers
-        self.parts: dict[Operation, tuple[str, str]] = {}  # for a dot: the numbers of rows and columns that are used
+        self.parts: dict[Operation, tuple[str, str]] = {}  # the numbers of used rows and columns of a dot
         self._scalars: dict[Value, str] = {}
         self._buffers: dict[Value, LoopBuffer] = {}
         self._constant_arrays: dict[Value, str] = {}

@@ -122,25 +122,25 @@ class Nest(NestLoops):
         self.tail = ""
         # while the elements after several limits are lowered: these limits, at least one of which was reached
         self.ended: frozenset[str] = frozenset()
-        # for a mask that the fast body (before the lowest limit) does not test: its limits
+        # the limits of each mask that the fast body (before the lowest limit) does not test
         self._limits_of: dict[tuple[Value, Index], frozenset[str]] = {}
         # masks that are true in the fast body (the elements before the lowest limit) because of the limits alone
         self.untested: dict[tuple[Value, Index], None] = {}
         self.limits: list[str] = []
-        # for pointers that the fast body (before the lowest limit) reads in order: the address of the row's first
-        # element
+        # the address of the row's first element, for each pointer that the fast body (before the lowest limit) reads in
+        # order
         self.rows: dict[Value, str] = {}
-        # for a limit that a comparison sets: the C text of the comparison's varying side at index 0; "" if that side is
-        # uniform
+        # maps a limit that a comparison sets to the C text of the comparison's varying side at index 0; "" if that side
+        # is uniform
         self.bases: dict[str, str] = {}
-        # for values that this nest reads and that have one known value from some index on (``Tail``): those indices
+        # the indices from which on values that this nest reads have one known value (``Tail``)
         self._adopted: list[str] = []
         self._depends: dict[tuple[Value, Index], bool] = {}
         self._same_in_run: dict[tuple[Value, Index], bool] = {}
         self._outer_memo: dict[tuple[Value, Index], str] = {}
         self._inner_memo: dict[tuple[Value, Index], str] = {}
         self._affine: dict[tuple[Value, Index], tuple[str, str] | None] = {}
-        self._widths: dict[Value, int] = {}  # for masks: the number of conditions in the conjunction
+        self._widths: dict[Value, int] = {}  # the number of conditions in the conjunction of each mask
         self._descent = Descent()
 
     def begin_body(self, *, fast: bool, tail: str = "", ended: frozenset[str] = frozenset()) -> None:
@@ -189,7 +189,7 @@ class Nest(NestLoops):
         buffer = None if is_filled_here else scope.buffer(value)
         if buffer is not None:
             end = scope.tails.get(value)
-            # a flat loop covers several axes, so it has no tail along one of them
+            # a flat loop covers several axes, so it has no tail (elements after a limit) along one of them
             in_order = self.flat is None and index == self.index
             if end is not None and in_order and end.axis == self.axes[-1]:
                 if self.fast:

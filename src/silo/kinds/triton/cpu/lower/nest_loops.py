@@ -305,7 +305,7 @@ class NestLoops:
         axes = [axis for axis, extent in enumerate(shape) if extent != 1] or [len(shape) - 1]
         if inner in axes:
             axes.append(axes.pop(axes.index(inner)))
-        self.axes = axes  # in the order of the loops
+        self.axes = axes  # the axes in the order of their loops
         self.index: Index = tuple(scope.name("i") if axis in axes else "0" for axis in range(len(shape)))
         self.flat = None if cut is None else FlatLoops(scope, shape, self.index, cut)
         if self.flat is None:
@@ -316,7 +316,7 @@ class NestLoops:
             self.loops_over = self.flat.loops
         self.inner = self.loops_over[-1][0]
         self.runs = Runs(scope.name, scope.name("first")) if in_runs else None
-        # the level of the innermost body; with runs, the level before it is that of a run
+        # the level of the innermost body; with runs, the loop over the runs has the level before it
         self.depth = len(self.loops_over) + in_runs
         self.levels: list[list[Statement]] = [[] for _ in range(self.depth + 1)]
         self.level_of: dict[str, int] = {name: level + 1 for level, (name, _) in enumerate(self.loops_over)}
@@ -327,7 +327,7 @@ class NestLoops:
                 self.levels[1] = self.flat.coordinates(1)
         if self.runs is not None:
             self.level_of[self.runs.first] = self.depth - 1
-        self._mirrors: dict[str, str] = {}  # from the name of an index to the name of its mirror image
+        self._mirrors: dict[str, str] = {}  # maps the name of an index to the name of its mirror image
         self._mirror_of: dict[str, str] = {}
 
     def clear_body(self) -> None:

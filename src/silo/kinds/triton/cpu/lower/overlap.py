@@ -1,4 +1,4 @@
-"""Checks that memory does not overlap: at run time for arguments that one loop accesses, else for scratch buffers."""
+"""Checks against overlapping memory: at run time for the arguments of one loop, when compiling for scratch buffers."""
 
 from __future__ import annotations
 
@@ -150,7 +150,8 @@ class _Spans:
             self.clock += 1
             match statement:
                 case For() if statement.end.isdigit():
-                    # The loops of one nest count as one statement: what one iteration writes, any other may read.
+                    # The loops of one nest count as one statement, because any iteration may read what another
+                    # iteration writes.
                     for text in _texts([statement]):
                         self._note(text)
                 case For(_, start, end, inner):

@@ -468,7 +468,7 @@ def _lane_loops(head: list[Define], body: list[Statement], state: _State, lane: 
         return [loop(body)]
     number_of_call = list(accumulate((call is not None for call in calls), initial=0))
     defined = {one.name: (number_of_call[at], one) for at, one in enumerate(body) if isinstance(one, Define)}
-    passed: dict[str, str] = {}  # for a value that a later loop uses: its lanes
+    passed: dict[str, str] = {}  # the lanes of each value that a later loop uses
     for at, statement in enumerate(body):
         for name in set(_WORD.findall(" ".join(_texts(statement)))) & defined.keys():
             part, one = defined[name]

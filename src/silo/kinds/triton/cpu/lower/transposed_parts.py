@@ -268,7 +268,7 @@ def _edge(scope: LoweringScope, nest: Nest, stored: list[set[str]]) -> _Edge | N
 
 
 def _limits_of(nest: Nest, mask: Value | None) -> set[str]:
-    """The limits that a store's mask sets; empty if it depends on memory, which may change meanwhile."""
+    """The limits that a store's mask sets; empty if the mask depends on memory, which may change before the store."""
     if mask is None or not is_index_only(mask):
         return set()
     before = list(nest.limits)

@@ -30,7 +30,7 @@ enum silo_check_shared {
 enum silo_check_fresh {
     SILO_CHECK_HELD, /* something was written here */
     SILO_CHECK_NEW,  /* nothing was written here: a read is a fault */
-    SILO_CHECK_JUNK, /* holds what the allocator left here: a read is recorded */
+    SILO_CHECK_JUNK, /* holds bytes that the allocator left: a read is recorded */
 };
 
 enum silo_check_use {
@@ -53,8 +53,7 @@ struct silo_bounds {
     uint64_t
         *stamps; /* the number of the store's execution that wrote here last; NULL: not needed */
     uint8_t *stored; /* the bytes that this execution wrote, one for each byte from `origin` */
-    uint8_t const
-        *inside; /* for each byte from `low`, 1 if it is part of the array; NULL: all are */
+    uint8_t const *inside; /* 1 for each byte from `low` that is part of the array; NULL: all are */
     int32_t writable;
     int32_t unused;
 };
@@ -72,7 +71,7 @@ struct silo_site {
                         been suspect */
     uint64_t order, program;
     int64_t lane, watched;
-    uint64_t stamp; /* for a store of several elements: the number of its current execution */
+    uint64_t stamp; /* the number of the current execution, for a store of several elements */
 };
 
 struct silo_check {
@@ -428,7 +427,7 @@ static __attribute__((unused)) uint8_t silo_check_holds(void *context, int32_t k
     return holds != 0;
 }
 
-/* Checks for one element what tl.multiple_of, tl.max_contiguous and tl.max_constancy promise.
+/* Checks for one element the promises of tl.multiple_of, tl.max_contiguous and tl.max_constancy.
  * `along` is the element's index along the axis; the previous element along that axis is the one
  * checked last. If an address breaks a promised alignment only because its allocation begins
  * unaligned, that is recorded but no fault: allocations on a GPU begin at large multiples. */

@@ -131,7 +131,7 @@ class _Planner:
         self.steps: list[Step] = []
         self.open: NestGroup | None = None
         self.position = {operation: index for index, operation in enumerate(block.operations)}
-        # for a step that is not a nest: the position of its operation in the program
+        # the position in the program of the operation of each step that is not a nest
         self.step_position: dict[Step, int] = {}
         self.demands: dict[Value, list[Demand]] = {}
         self.free: dict[tuple[Value, bool], None] = {}
@@ -215,7 +215,8 @@ class _Planner:
         if target is None or target in self.barred:
             target = result
         fill = None
-        fresh = str(constant_scalar(accumulator)) in {"0", "0.0"}  # not -0.0: the sign of a zero result could differ
+        # without -0.0, because the sign of a zero result could differ
+        fresh = str(constant_scalar(accumulator)) in {"0", "0.0"}
         if accumulator is not target and not fresh:
             fill = BufferFill(accumulator, target)
             self._anchor(fill, result.type.shape)
