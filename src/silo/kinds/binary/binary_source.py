@@ -182,7 +182,7 @@ def parse_assumptions(kernel: str, facts: Mapping[str, Value], signature: Signat
 
     Several facts of one parameter are a tuple. ``aligned16``: the array begins at a multiple of 16 bytes. ``range32``:
     the array's memory has less than 2 GiB, a fact that is known only of ROCm arrays. ``divisible16``: the integer is a
-    multiple of 16. Any other value, such as 4096: the integer, bool or constexpr has this value.
+    multiple of 16. Any other value (4096): the integer, bool or constexpr has this value.
 
     Raises:
         SourceError: an unknown parameter, a fact that parameters of its kind cannot have, or a constexpr without a

@@ -180,11 +180,11 @@ class TritonCompiler:
         return CacheFiles(tuple(files.items()), reason)
 
     def code_forms(self, target: Target) -> tuple[str, ...]:
-        """Triton's names for the outputs of its stages, such as ``ttir`` and ``ptx``."""
+        """Triton's names for the text outputs of its stages: ``ttir``, ``ttgir``, ``llir`` and the assembly's name."""
         return ("ttir", "ttgir", "llir", "ptx" if target.kind == "cuda" else "amdgcn")
 
     def code_form(self, job: CompileJob, form: str) -> str:
-        """The text that one of Triton's stages returns, such as ``ttgir`` or ``ptx``.
+        """The text that one of Triton's stages returns, for example ``ttgir`` or ``ptx``.
 
         Compiles in this process, once for all forms of a job. Raises the errors of :meth:`compile`.
         """
