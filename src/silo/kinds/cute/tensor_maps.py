@@ -76,7 +76,7 @@ NO_MAPS: Mapping[int, ArrayMap] = MappingProxyType({})
 
 
 def is_map(size: int, leaves: int) -> bool:
-    """Whether a kernel parameter of this size, with this number of leaves, may be a tensor map."""
+    """Whether a kernel parameter of this size, with this number of scalars (leaves), may be a tensor map."""
     return size == _MAP_BYTES and leaves == _MAP_BYTES // 8
 
 

@@ -145,7 +145,10 @@ _OPTIONAL = "optional"
 
 
 def findings() -> Sequence[Finding]:
-    """Returns findings on the DSL's CUDA flavours and on packages needed by ``host="dsl"``; empty without the DSL."""
+    """Returns findings on the CUDA versions of the DSL's libraries, and on packages needed by ``host="dsl"``.
+
+    Empty if the DSL is not installed.
+    """
     installed = _installed()
     if PACKAGE not in installed:
         return ()

@@ -71,7 +71,7 @@ def compile_checked(
 def emit_checked(
     text: str, options: CpuOptions, *, nan: bool
 ) -> tuple[EmittedKernel, tuple[Site, ...], tuple[Effect, ...]]:
-    """The C text of a kernel with its checks, the sites of the checks, and the effect through each parameter."""
+    """The C text of a kernel with its checks, its sites (watched operations), and the effect through each parameter."""
     module = parse_ttir(text)
     verify(module)
     check_supported(module)

@@ -57,7 +57,7 @@ class BoundsCell(ctypes.Structure):
 
 
 class SiteCell(ctypes.Structure):
-    """The events of one site: ``struct silo_site`` of ``runtime/check.h``."""
+    """The events of one watched operation: ``struct silo_site`` of ``runtime/check.h``."""
 
     _fields_ = (
         ("use", ctypes.c_uint32),

@@ -299,7 +299,8 @@ class Order(Enum):
 class CpuCheckedRuns:
     """The loaded code of a checked kernel: its entry as a foreign function, its sites by number, its parameters.
 
-    ``names`` holds the name of each parameter, "" for a parameter that is not a pointer.
+    A site is an operation that the check watches. ``names`` holds the name of each parameter, "" for a parameter that
+    is not a pointer.
     """
 
     entry: Any

@@ -60,7 +60,7 @@ _LOOPS = frozenset({flow.FOR, flow.WHILE})
 
 
 def instrument(module: Module, *, nan: bool = False) -> list[Site]:
-    """Adds checks to ``module``, in place, and returns the sites, ordered by number.
+    """Adds checks to ``module``, in place, and returns the sites (the watched operations), ordered by number.
 
     Args:
         module: a verified module of operations that the CPU supports.

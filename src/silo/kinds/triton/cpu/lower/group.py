@@ -100,7 +100,7 @@ def _reads_memory(value: Value) -> bool:
 
 
 def _prepare(scope: LoweringScope, sink: Sink) -> None:
-    """Creates the buffer or variable that a sink writes, before anything is lowered."""
+    """Creates the buffer or variable that a sink (a fill or a reduction) writes, before anything is lowered."""
     match sink:
         case BufferFill():
             if not sink.staged:

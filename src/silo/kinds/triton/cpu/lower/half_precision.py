@@ -106,7 +106,7 @@ def _blocked(loop: For, state: _State) -> list[Statement]:
 
 
 def _uses(loop: For) -> Counter[str]:
-    """How often each word is used in the body; definitions of the word do not count."""
+    """How often the body uses each name; definitions of the name do not count."""
     counts: Counter[str] = Counter()
     for statement in loop.body:
         if isinstance(statement, Define):

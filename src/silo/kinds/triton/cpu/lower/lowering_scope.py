@@ -147,7 +147,7 @@ class LoweringScope:
         return buffer
 
     def unstage(self, values: Iterable[Value]) -> None:
-        """Copies the staged elements of ``values`` to their own buffers."""
+        """Copies the second buffers of ``values`` (see :meth:`stage`) to the buffers of the values."""
         for value in values:
             source = self._stages.pop(value, None)
             if source is not None:

@@ -67,8 +67,8 @@ struct silo_site {
     uint32_t change;       /* replaces a suspect value: 0 keeps it, 1 to 3 choose another */
     uint32_t seen;   /* 1 if the result was suspect in program watch_program, first for the element
                         `watched` */
-    uint64_t events; /* how often the result was suspect; the first time, `order` other sites had
-                        been suspect */
+    uint64_t events; /* how often the result was suspect; the first time, `order` other operations
+                        had been suspect */
     uint64_t order, program;
     int64_t lane, watched;
     uint64_t stamp; /* the number of the current execution, for a store of several elements */
@@ -81,7 +81,7 @@ struct silo_check {
     struct silo_site *sites;
     struct silo_bounds const *bounds;
     uint32_t const *reach;
-    uint64_t limit; /* the most steps of a program */
+    uint64_t limit; /* the most steps (accesses and loop iterations) of a program */
     uint64_t shift;
     /* The order that atomics establish. A clock counts the releases of each of `programs` programs.
      * Row 0 of `clocks` is the clock of the running program; row i is the clock that a program
@@ -102,8 +102,8 @@ struct silo_check {
     uint64_t watch, watch_program, writer;
     int64_t writer_lane;
     int32_t writer_site, quiet;
-    /* The first read of memory that was never written; unset_site is the site's number + 1, or 0 if
-     * there was none. */
+    /* The first read of memory that was never written; unset_site is the number of the reading site
+     * + 1, or 0 if there was none. */
     uint64_t unset_site, unset_address, unset_program;
     int64_t unset_lane;
     uint64_t stamp; /* executions of stores so far */

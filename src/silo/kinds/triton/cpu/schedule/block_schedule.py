@@ -93,7 +93,7 @@ class NestGroup:
 
     @property
     def stores(self) -> list[Operation]:
-        """The stores among the sinks, in order."""
+        """The stores of the nest, in order."""
         return [sink.operation for sink in self.sinks if isinstance(sink, StoreSink)]
 
     @property
@@ -103,14 +103,14 @@ class NestGroup:
 
     @property
     def writers(self) -> list[Operation]:
-        """The operations among the sinks that write memory, in order."""
+        """The operations of the nest that write memory, in order."""
         return [
             sink.operation for sink in self.sinks if not isinstance(sink, BufferFill) and sink.operation.name in WRITES
         ]
 
     @property
     def reduced(self) -> set[Value]:
-        """Results of the reductions among the sinks."""
+        """The results of the nest's reductions."""
         return {r for sink in self.sinks if isinstance(sink, ReduceSink) for r in sink.operation.results}
 
 

@@ -52,7 +52,7 @@ class Demand:
 
 
 def whole_demand(group: NestGroup) -> Demand:
-    """The demand of ``group`` for the element at each of its indices."""
+    """The demand of a nest that uses an element of the value at each of its own indices."""
     return Demand(group, identity=True, inner=group.inner)
 
 
