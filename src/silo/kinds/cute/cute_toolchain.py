@@ -60,7 +60,7 @@ def usable() -> Decision:
 
 
 def require_dsl() -> str:
-    """Returns the version of a usable DSL. Raises ToolchainError."""
+    """Returns the version of the installed DSL, if Silo can use it. Raises ToolchainError."""
     decision = usable()
     if isinstance(decision, Rejected):
         raise ToolchainError(decision.reason)

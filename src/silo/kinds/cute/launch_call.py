@@ -64,7 +64,7 @@ class ArgumentLeaf:
 
 @dataclass(frozen=True, slots=True)
 class PassedParameter:
-    """One parameter of the kernel as the host function passes it: size and alignment in bytes, and the scalars in it."""
+    """One parameter of the kernel as the host function passes it: its size and alignment in bytes, its scalars."""
 
     size: int
     align: int

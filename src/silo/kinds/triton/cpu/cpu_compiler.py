@@ -114,7 +114,7 @@ class CpuCompiler:
         return self._checked(text, variant, layout, nan=nan)
 
     def text_to_check(self, source: Source, variant: Variant) -> tuple[str, tuple[LayoutSlot, ...]]:
-        """The text that :meth:`check_source` compiles, and the parameters of the kernel."""
+        """The TTIR that :meth:`check_source` compiles, and the parameters of the kernel."""
         from silo.kinds.triton.cpu.cpu_jobs import located_text  # noqa: PLC0415  # few kernels are checked
 
         return located_text(_triton(source), variant)

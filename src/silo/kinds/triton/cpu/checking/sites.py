@@ -21,7 +21,7 @@ class SiteKind(Enum):
     ASSUME = "assume"
     HINT = "hint"
     GATHER = "gather"
-    # Operations whose result may be a value that kernels should not use:
+    # The kinds below are operations whose result may be a value that kernels should not use.
     FILL = "masked load"
     DIVISION = "division"
     WRAP = "32-bit arithmetic"

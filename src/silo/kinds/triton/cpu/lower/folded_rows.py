@@ -1,4 +1,4 @@
-"""Reductions of short rows: the lanes of several rows are combined together, in the order of a single row's lanes.
+"""Reductions of short rows: the lanes of several rows are combined together, each row's in the same order as alone.
 
 A row's lanes are combined by halves, which takes several dependent steps. For as many rows as a vector has lanes, the
 first step takes half of the lanes of one row and half of another row's into one vector, and so on: after the last step,
