@@ -1,4 +1,4 @@
-"""Lowers atomics and volatile loads: to calls of the C runtime, to sums by address, or a thread's plain updates."""
+"""Lowers atomics and volatile loads: to calls of the C runtime, to sums by address, or to updates by a lone thread."""
 
 from __future__ import annotations
 

@@ -144,7 +144,11 @@ class _Behind:
 
 
 class _GroupLowering:
-    """Lowers one version of a group's nest, with all its sinks (buffers, stores and reductions)."""
+    """Lowers one version of a group's nest, with all its sinks (buffers, stores and reductions).
+
+    The fused version has all stores. If its run-time check fails, a version that writes stored values to buffers
+    (``spill``) runs instead, and then for each store a version that reads the buffer (``replay``).
+    """
 
     def __init__(
         self,
@@ -170,7 +174,8 @@ class _GroupLowering:
         self.combined: list[CombinedRow] = []  # the values that the last lowered body combines with rows of results
         self.streaming: Streaming | None = None
         self.turned: LoopBuffer | None = self._transposed()
-        self.deferred: Streaming | None = None  # set while the body with temporary stores is lowered
+        # the temporary buffers, while the body that stores to them is lowered; else None
+        self.deferred: Streaming | None = None
 
     def emit(self) -> None:
         """Emits the loops of the nest."""

@@ -81,7 +81,7 @@ class Accumulation:
 
 
 def accumulation(operation: Operation) -> Accumulation:
-    """The ``Accumulation`` for a combining operation."""
+    """How a loop accumulates by ``operation``, which combines two elements."""
     name, element = operation.name, operation.result.type.element
     if element in INTEGERS:
         return _integer(name, element)
@@ -285,7 +285,7 @@ def _statements(body: list[Statement], state: _State, ctypes: Mapping[str, str])
 
 @dataclass(frozen=True, slots=True)
 class _Lanes:
-    """The lanes of one accumulator."""
+    """The lanes (partial results) of one accumulator."""
 
     accumulator: str
     operator: str
