@@ -1,5 +1,5 @@
 """The kinds of kernels, one folder each: code that reads, compiles, loads and checks kernels of the kind.
 
-A kind is imported only by its name, as a plug-in. Packages below ``integrations`` do not import a kind, and no kind
-imports another.
+A kind is a plug-in and is found by its name: only packages of ``integrations`` import a kind, and no kind imports
+another.
 """

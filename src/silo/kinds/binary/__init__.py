@@ -1,1 +1,1 @@
-"""The kind ``binary``: kernels compiled by other tools, with their signatures as authors write them."""
+"""The kind ``binary``: kernels compiled by other tools, with signatures that their authors declare."""

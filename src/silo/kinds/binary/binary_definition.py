@@ -97,7 +97,10 @@ def guarded(signature: Signature, codes: Sequence[BinaryCode]) -> Signature:
 def binary_code(
     binary: Binary, signature: Signature, layout: tuple[LayoutSlot, ...], maps: tuple[TensorMap, ...] = ()
 ) -> BinaryCode:
-    """Reads one binary and checks it against its declaration. Raises SourceError, TargetError."""
+    """Returns one binary's bytes, target and launch info, after checking them against its declaration.
+
+    Raises SourceError, TargetError.
+    """
     data, label = _read(binary.code)
     device_code = read_device_code(data, label)
     kernel = device_code.kernel(binary.entry, label)
@@ -257,8 +260,8 @@ def binary(
 
     Args:
         code: the path of a file, its bytes, or PTX text; or several of them, each perhaps a :class:`Binary` with fields
-            of its own (target, facts, entry). Of the binaries that run on its device, a call gets the one with the most
-            assumptions that hold.
+            of its own (target, facts, entry). A call launches a binary that runs on its device and whose assumptions
+            all hold; of several, the one with the most assumptions.
         signature: the parameters in the binary's order, ``"x: in *fp32, y: out *fp32, n: i32"`` or a mapping: arrays
             with their effect (``in``, ``out``, ``inout``), scalars, ``null`` for pointers that are always null,
             ``scratch``, and constexprs for values folded into the code. A struct by value is a mapping of its members,
@@ -272,10 +275,10 @@ def binary(
         cluster: blocks of a cluster along each axis; read from the binary by default.
         cooperative: launch cooperatively, so that blocks may wait for each other.
         pdl: use programmatic dependent launch (NVIDIA).
-        target: the target that the binary was built for, such as ``cuda:sm_100a``; read from it by default. A cubin
-            does not record whether it is for an ``a`` architecture, so name the target for one.
-        facts: the binary's assumptions: ``{"x": "aligned16", "n": "divisible16", "k": 4096}``. A call that breaks an
-            assumption is an error.
+        target: the target that the binary was built for, such as ``cuda:sm_100a``; read from the binary by default. A
+            cubin does not record whether it is for an ``a`` architecture: if it is, name the target.
+        facts: the binary's assumptions: ``{"x": "aligned16", "n": "divisible16", "k": 4096}``. A call for which an
+            assumption of every binary is false is an error.
         scratch_bytes: bytes of memory for each program, passed as the ``scratch`` parameter.
         scratch_align: alignment of this memory in bytes.
         release_gil: as for :func:`silo.kernel`.

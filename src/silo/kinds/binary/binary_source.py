@@ -1,4 +1,4 @@
-"""Compiled kernels as sources, and their signatures as authors write them: names, types, written memory."""
+"""Compiled kernels as sources, and the notation in which their authors declare signatures: names, types, effects."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def _parameter(kernel: str, name: str, written: Value) -> Parameter:
 def _abi_type(parameter: Parameter) -> AbiType:
     if parameter.kind is ParameterKind.POINTER:
         return AbiType.POINTER
-    assert parameter.dtype is not None  # every scalar has one
+    assert parameter.dtype is not None  # every scalar has a dtype
     return AbiType(parameter.dtype.short)
 
 
@@ -178,14 +178,15 @@ _EXACT_KINDS = (ParameterKind.BOOL, ParameterKind.INTEGER)
 
 
 def parse_assumptions(kernel: str, facts: Mapping[str, Value], signature: Signature) -> Specialization:
-    """Reads ``{"x": "aligned16", "n": "divisible16", "k": 4096}``; several facts of one parameter are a tuple.
+    """Returns the assumptions written as ``{"x": "aligned16", "n": "divisible16", "k": 4096}``.
 
-    ``aligned16``: the array begins at a multiple of 16 bytes. ``range32``: its memory has less than 2 GiB, which is
-    known for ROCm arrays only. ``divisible16``: the integer is a multiple of 16. A value: the integer, bool or
-    constexpr equals it.
+    Several facts of one parameter are a tuple. ``aligned16``: the array begins at a multiple of 16 bytes. ``range32``:
+    the array's memory has less than 2 GiB, a fact that is known only of ROCm arrays. ``divisible16``: the integer is a
+    multiple of 16. Any other value (4096): the integer, bool or constexpr has this value.
 
     Raises:
-        SourceError: an unknown parameter, a fact that its kind cannot have, or a constexpr without a value.
+        SourceError: an unknown parameter, a fact that parameters of its kind cannot have, or a constexpr without a
+            value.
     """
     assumed: list[tuple[str, Fact]] = []
     constants: dict[str, Value] = {
@@ -375,7 +376,11 @@ class BinarySource:
         )
 
     def code_text(self, form: str, target: str | None) -> tuple[Target, str]:
-        """Returns PTX unchanged, and machine code disassembled."""
+        """Returns the target and the text of the first binary that has this ``form``.
+
+        PTX is returned unchanged, and machine code is disassembled. ``target`` None accepts any target. Raises
+        SourceError if no binary has the form.
+        """
         from silo.artifacts.disassembly import DISASSEMBLED, disassemble  # noqa: PLC0415  # few programs look at it
 
         for code in self.codes:
@@ -389,7 +394,7 @@ class BinarySource:
 
     @property
     def heuristics(self) -> Mapping[str, Callable[..., object]]:
-        """Empty: a binary computes no constants."""
+        """Empty: no function computes constants for a binary."""
         return {}
 
     @property
@@ -425,7 +430,7 @@ class BinarySource:
         return frozenset(fact for code in self.codes for fact in code.assumes.facts)
 
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
-        """Returns the signature, and those facts of one call that a binary may require.
+        """Returns the signature, and the facts of one call that a binary may require.
 
         Raises:
             ArgumentError: an argument is missing, unknown, or None.

@@ -146,8 +146,8 @@ def _questions() -> Generator[list[str]]:
 class _Cleaner:
     """Removes everything from a traced module that is not part of the kernel: source locations and prints.
 
-    Before each launch the front end adds a print for shared memory beyond the arch's limit. The number and the text of
-    this print would make the bytes depend on the arch, and Silo checks the limit itself.
+    Before each launch the front end adds a print for shared memory beyond the arch's limit. This print would make the
+    bytes depend on the arch, and Silo checks the limit itself.
     """
 
     def __init__(self, modules: DslBindings) -> None:

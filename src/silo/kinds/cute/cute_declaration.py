@@ -13,7 +13,8 @@ CUTE = CompilerDeclaration(
     targets=("cuda",),
     options=(),  # a config sets block, cluster, shared memory and constexprs as constants of the source instead
     blobs=(BlobKind("cubin"), BlobKind("cuteobj", host_code=True)),
-    # Modules that make the job, modules that define its inputs, and modules that read launch info from the binary.
+    # A change of one of these modules changes the compiler's identity: modules that make the job, modules that define
+    # its inputs, and modules that read launch info from the binary.
     code=("silo.kinds.cute", "silo.artifacts"),
 )
 

@@ -35,13 +35,13 @@ AXES = ("x", "y", "z")
 
 
 class CuteArgumentRole(Enum):
-    """What a launch passes for an argument of the host function."""
+    """The kind of value that a launch passes for an argument of the host function."""
 
     POINTER = "pointer"  # an array: its address
     TENSOR = "tensor"  # an array of a dynamic layout: its address, and the extents and strides that are passed
     SCALAR = "scalar"  # a number
     GRID = "grid"  # the size of the grid along one axis; ``name`` is x, y or z
-    STREAM = "stream"  # the launch's stream; without a name
+    STREAM = "stream"  # the launch's stream; ``name`` is ""
 
 
 _ABI_TYPE = enumerated(AbiType)

@@ -316,7 +316,7 @@ def _shared(
     number = capability(target)
     limit = SHARED_BYTES.get(str(number))
     # From sm_90 on, the assembler's count includes memory reserved by the driver, which does not count against the
-    # limit.
+    # limit of a block.
     fixed = max(0, kernel.shared_bytes - _KEPT_BYTES) if number >= _FIRST_KEPT else kernel.shared_bytes
     if smem < 0 or (limit is not None and smem + fixed > limit):
         raise CompileError(

@@ -44,7 +44,7 @@ _LIBRARIES = "cutlass._mlir._mlir_libs"
 _FLAVOUR = re.compile(r"_cutlass_ir\.cu([0-9]+)\.")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _PREFIX = "CUTE_DSL_"
-# Parts of the names of the DSL's environment variables that do not affect the code it makes.
+# The DSL's environment variables that do not affect the code it makes: the beginnings of their names after the prefix.
 _WITHOUT_EFFECT = ("LOG", "PRINT", "CACHE", "NO_CACHE", "DUMP", "KEEP", "ARCH", "JIT_TIME", "DISABLE_FILE", "DRYRUN")
 
 
@@ -60,7 +60,7 @@ def usable() -> Decision:
 
 
 def require_dsl() -> str:
-    """Returns the version of a usable DSL. Raises ToolchainError."""
+    """Returns the version of the installed DSL, if Silo can use it. Raises ToolchainError."""
     decision = usable()
     if isinstance(decision, Rejected):
         raise ToolchainError(decision.reason)
@@ -70,8 +70,9 @@ def require_dsl() -> str:
 def dsl_identity() -> str:
     """Returns a line that changes when the DSL would make other code: version, flavour, digest of its files.
 
-    The flavour is the CUDA major version whose toolkit is built into it (``cu13``). The DSL itself uses the newest
-    flavour that is installed and that the driver, if any, supports. Raises ToolchainError.
+    The flavour is the CUDA major version of the toolkit that is built into the DSL (``cu13``). If several flavours are
+    installed, the DSL itself uses the newest that the driver supports, and without a driver the newest of all. Raises
+    ToolchainError.
     """
     version = require_dsl()
     line = f"cute-dsl {version} {_flavour()} files {_installed_files()}"
@@ -105,7 +106,7 @@ class DslBindings(NamedTuple):
 
 
 def bindings() -> DslBindings:
-    """Imports the modules, which takes 1 to 2 s, once in a process. Raises ToolchainError."""
+    """Returns the DSL's modules; the first call imports them, which takes 1 to 2 s. Raises ToolchainError."""
     require_dsl()
     return DslBindings(
         dsl_module("cutlass.compiler"),
@@ -115,8 +116,8 @@ def bindings() -> DslBindings:
     )
 
 
-# Added to the DSL's own message if a Constexpr got a value that each call passes, because the DSL's message describes
-# only an error that follows from it.
+# Put before the DSL's own message if a Constexpr got a value that each call passes, because the DSL's message
+# describes only a later error that this mistake causes.
 _OUTSIDE = (
     "a kernel is given a value of each call where it declares a Constexpr: pass it a constant, or declare the "
     "parameter with the DSL's type of a number"

@@ -97,9 +97,9 @@ class HostMemory:
         return Address(len(self.blocks) - 1, 0)
 
     def write(self, address: Part, layout: CLayout, value: Part) -> None:
-        """Writes ``value``, which has the layout ``layout``.
+        """Writes ``value``, which has the layout ``layout``, to ``address``.
 
-        An unknown address is outside of all blocks, because no address of a block escapes.
+        Does nothing for an unknown address: it is outside of all blocks, because no address of a block escapes.
         """
         if not isinstance(address, Address):
             return
@@ -394,7 +394,7 @@ class _Run:
         return self._memory.allocate(CLayout(count * member.size, member.align, parts))
 
     def address(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
-        """Computes the address of a member within the object at an address (``getelementptr``)."""
+        """Returns the address of a member of an object, as a ``getelementptr`` operation computes it."""
         base, further = values[0], iter(values[1:])
         indices = [
             next(further) if index == _DYNAMIC_INDEX else index for index in operation.attributes["rawConstantIndices"]

@@ -173,8 +173,8 @@ class _Module:
             path.write_bytes(host.code)
             try:
                 self._module = tvm_ffi.load_module(str(path))
-                # the same library again, for its C functions: the system's loader recognizes the file that tvm_ffi has
-                # loaded
+                # The same library is opened a second time for its C functions. The system's loader recognizes the
+                # file that tvm_ffi has loaded and makes no second copy.
                 self._object = ctypes.CDLL(str(path))
                 self.function: Callable[..., object] = self._module[host.function]
                 self._initialize = self._object[host.initialize]

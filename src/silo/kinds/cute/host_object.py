@@ -45,7 +45,7 @@ def linker() -> CCompiler:
 
 
 def host_code_missing() -> str:
-    """Returns why host code of the DSL cannot be linked here; "" if it can."""
+    """Returns the reason why host code of the DSL cannot be linked here; "" if it can be."""
     try:
         linker()
     except CompilerMissingError as error:
@@ -56,7 +56,9 @@ def host_code_missing() -> str:
 
 
 def link(made: bytes, version: str) -> tuple[bytes, str]:
-    """Links an object file; returns the shared object and the linker's output. ``version`` is the linker of the job.
+    """Links an object file; returns the shared object and the linker's output.
+
+    ``version`` is the version of the linker for which the job was made.
 
     Raises:
         ToolchainError: a library that the object needs is not installed, or the linker has another version.
@@ -152,9 +154,10 @@ def host_object(job: CuteJob, target: Target, modules: DslBindings) -> Compiled:
 
 
 def _matched(function: Any, job: CuteJob, dsl: Any) -> Sequence[tuple[HostArgument, Passing]]:  # noqa: ANN401
-    """Returns each argument of the entry, and how it is passed, in the entry's order.
+    """Returns each argument of the compiled host function, and how it is passed, in the function's order.
 
-    Changes the entry's description in ``function``: its return type, and the parameter for its stream.
+    Changes the description of the host function in ``function``: its return type becomes an integer (an error code),
+    and its stream becomes an argument that the caller passes.
     """
     arguments = iter([argument for argument in job.arguments if argument.role is not CuteArgumentRole.STREAM])
     placed: list[tuple[Any, HostArgument, Passing]] = []
@@ -162,7 +165,7 @@ def _matched(function: Any, job: CuteJob, dsl: Any) -> Sequence[tuple[HostArgume
     parameters: Sequence[Any] = list(function.params)
     for index, one in enumerate(parameters):
         if one.abi_arg_index is None and one.ir_arg_index is None:
-            continue  # constants are not arguments of the compiled entry
+            continue  # constants are not arguments of the compiled host function
         if isinstance(one, dsl.Stream | dsl.EnvStream):
             streams.append(index)
             continue
@@ -196,7 +199,7 @@ def _matched(function: Any, job: CuteJob, dsl: Any) -> Sequence[tuple[HostArgume
 
 
 def _passing(argument: HostArgument, entry_type: Any, dsl: Any) -> Passing | None:  # noqa: ANN401
-    """Returns how the entry takes the argument; None if the entry's type does not fit it."""
+    """Returns how the compiled host function takes the argument; None if ``entry_type`` does not fit it."""
     if argument.role in (CuteArgumentRole.POINTER, CuteArgumentRole.TENSOR):
         if isinstance(entry_type, dsl.Pointer):
             return Passing.ADDRESS

@@ -64,7 +64,7 @@ class ArgumentLeaf:
 
 @dataclass(frozen=True, slots=True)
 class PassedParameter:
-    """One parameter of the kernel as the host function passes it: its size and alignment in bytes, and its leaves."""
+    """One parameter of the kernel as the host function passes it: its size and alignment in bytes, its scalars."""
 
     size: int
     align: int
@@ -255,8 +255,8 @@ class MemoryLeaf:
 class CLayout:
     """A type in memory.
 
-    ``parts`` are the layouts of a struct's or an array's members with their offsets. They are () for a scalar, which
-    has one leaf, and for an empty struct, which has no leaves.
+    ``parts`` are the layouts of a struct's or an array's members with their offsets. They are () for a scalar, whose
+    only leaf is the scalar itself, and for an empty struct, which has no leaves.
     """
 
     size: int

@@ -76,7 +76,7 @@ NO_MAPS: Mapping[int, ArrayMap] = MappingProxyType({})
 
 
 def is_map(size: int, leaves: int) -> bool:
-    """Whether a kernel parameter of this size, with this number of leaves, may be a tensor map."""
+    """Whether a kernel parameter of this size, with this number of scalars (leaves), may be a tensor map."""
     return size == _MAP_BYTES and leaves == _MAP_BYTES // 8
 
 
@@ -122,7 +122,7 @@ _ATOM = "!cute_nvgpu.atom.non_exec_"
 _KINDS = ("#cute_nvgpu.tiled_tma_load<sm_90>", "#cute_nvgpu.tiled_tma_load<sm_90_multicast>")
 # operations whose result points to the same memory as their first operand
 _THROUGH = ("cute.make_view", "cute.get_iter")
-# For each element format of the DSL: CUtensorMapDataType, and bytes.
+# For each element format of the DSL: its number in CUtensorMapDataType, and the bytes of an element.
 _FORMATS = {
     "U8": (0, 1),
     "U16": (1, 2),
@@ -218,7 +218,10 @@ def _box(text: str) -> tuple[int, ...]:
 
 
 def _multicast(box: tuple[int, ...], attributes: Any) -> tuple[int, ...]:  # noqa: ANN401
-    """Returns the box that each block of a multicast loads: the whole box, cut along its outermost dimensions."""
+    """Returns the part of ``box`` that each block of a multicast loads.
+
+    ``box`` is divided by the number of blocks, beginning with its outermost dimension.
+    """
     if str(attributes["kind"]) not in _KINDS:
         raise UnsupportedError(f"a tensor map is for loads of kind {attributes['kind']}; {BY_THE_DSL}")
     blocks = int(attributes["num_multicast"].value) if "num_multicast" in attributes else 1

@@ -41,7 +41,7 @@ OLDEST = (4, 6)
 """The first release whose packages have the layout that Silo expects."""
 
 INSTALL = "pip install 'kernel-silo[cute]'"
-"""What to run if a part of the DSL is missing."""
+"""The command that installs a missing part of the DSL."""
 
 
 def dsl_version() -> str | None:
@@ -50,7 +50,7 @@ def dsl_version() -> str | None:
 
 
 def versions() -> Mapping[str, str]:
-    """Returns the versions of the installed packages, by package."""
+    """Returns the versions of the DSL's package and of tvm-ffi's, by package; a missing package is left out."""
     return {name: version for name in (PACKAGE, FFI_PACKAGE) if (version := version_of(name)) is not None}
 
 
@@ -96,8 +96,8 @@ _FLAVOUR = re.compile(r"cu([0-9]+)")
 def runtime_library(driver_major: int | None = None) -> Path | Rejected:
     """Returns the newest of the DSL's runtime libraries that a driver of this CUDA major version supports.
 
-    None for ``driver_major``: the newest installed library. The libraries of all flavours have the same file names;
-    each library launches code of any toolkit that the driver supports.
+    None for ``driver_major``: the newest installed library. The libraries for different CUDA major versions have the
+    same file name; each library launches code of any toolkit that the driver supports.
     """
     folders = folders_of("nvidia_cutlass_dsl")
     libraries = {
@@ -118,7 +118,7 @@ def runtime_library(driver_major: int | None = None) -> Path | Rejected:
 
 
 def tvm_ffi_library() -> Path | Rejected:
-    """Returns the library of tvm-ffi."""
+    """Returns the path of tvm-ffi's library, or the reason why it is missing."""
     for folder in folders_of("tvm_ffi"):
         for name in ("lib/libtvm_ffi.so", "libtvm_ffi.so"):
             if (path := folder / name).is_file():
@@ -145,7 +145,10 @@ _OPTIONAL = "optional"
 
 
 def findings() -> Sequence[Finding]:
-    """Returns findings on the DSL's CUDA flavours and on the needs of ``host="dsl"``; empty without the DSL."""
+    """Returns findings on the CUDA versions of the DSL's libraries, and on packages needed by ``host="dsl"``.
+
+    Empty if the DSL is not installed.
+    """
     installed = _installed()
     if PACKAGE not in installed:
         return ()

@@ -56,7 +56,7 @@ class CuteKind:
         return installation.versions()
 
     def findings(self) -> Sequence[Finding]:
-        """Returns findings on the DSL's CUDA flavours, and on the needs of ``host="dsl"``."""
+        """Returns findings on the CUDA versions of the DSL's libraries, and on packages needed by ``host="dsl"``."""
         from silo.kinds.cute.front.cute_installation import findings  # noqa: PLC0415  # for ``silo doctor`` alone
 
         return findings()

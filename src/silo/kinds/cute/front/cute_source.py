@@ -116,7 +116,11 @@ class CuteSource:
 
     @cached_property
     def host_choice(self) -> HostChoice:
-        """The choice of the host code, for the compiler to make. The DSL's host code needs a stream to launch on."""
+        """The choice of the host code, which is open if the compiler has to make it.
+
+        It is open only if the author's function takes a stream, because the DSL's host code needs a stream to launch
+        on.
+        """
         return HostChoice(open=self.host is Host.AUTO and self.stream is not None and not self.written_by_silo)
 
     @property
@@ -140,7 +144,7 @@ class CuteSource:
 
     @property
     def exact(self) -> frozenset[str]:
-        """Empty: only values of Constexprs decide the code."""
+        """Empty: the code depends on the exact value of no scalar, only on Constexprs."""
         return frozenset()
 
     def constants_of(self, config: Config, specialization: Specialization) -> Mapping[str, Value]:

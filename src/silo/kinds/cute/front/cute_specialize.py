@@ -187,7 +187,7 @@ def reached_from(function: Any) -> JSON:  # noqa: ANN401
 def constant_value(candidate: Any) -> Value:  # noqa: ANN401
     """Returns the value of a constant: a plain value, a dtype of the DSL, or a function.
 
-    Raises TypeError for others.
+    Raises TypeError for other objects.
     """
 
     def special(value: Any) -> Value | NotSpecial:  # noqa: ANN401
@@ -212,7 +212,7 @@ def plain_function(function: Any) -> Any:  # noqa: ANN401
 
 
 class _Reached(ReachedObjects):
-    """Describes reached objects, including functions that the DSL wraps."""
+    """Describes the objects that an author's code reaches, including functions that the DSL wraps."""
 
     libraries = ("cutlass", "cuda", *ReachedObjects.libraries)
     constant_word = "a Constexpr"

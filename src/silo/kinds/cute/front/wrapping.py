@@ -60,10 +60,10 @@ class Wrapper:
         function: a ``@cute.jit`` function, or an object whose ``__call__`` is one.
         arguments: the arguments of the trace, which need no device. If ``written``: one for each of ``parameters``,
             then the three dimensions of the grid (Int32), then, if ``stream``, the stream of the environment. For the
-            author's host function: in its order, with constants and the stream.
-        parameters: if ``written``, the parameters of the device function in its order, without constants: this
-            function has no others. Else the parameters of the author's host function, without constants and the
-            stream; the artifact determines which of them reach the device function.
+            author's host function: in that function's order, with constants and the stream.
+        parameters: if ``written``, all parameters of the device function except constants, in its order. Else the
+            parameters of the author's host function, without constants and the stream; the artifact determines which
+            of them reach the device function.
         written: Silo wrote the function: it makes one launch of one device function, with the grid of each call.
         stream: one argument is a stream.
         block, cluster, smem: the author's values for this variant; None if the artifact decides.
@@ -234,7 +234,10 @@ def _static(extents: Extents) -> tuple[tuple[int, ...], tuple[int, ...], tuple[t
 
 
 def _dynamic(layout: DynamicLayout, cute: Any) -> tuple[Any, Any, tuple[tuple[AbiType, str], ...]]:  # noqa: ANN401
-    """Returns symbols for dynamic sizes and strides, with their known divisors, and the members of the struct."""
+    """Returns symbols for dynamic sizes and strides, with their known divisors, and the struct's members.
+
+    The struct passes the tensor to the device function.
+    """
     sizes = (cute.sym_int32, AbiType.I32) if layout.size_bits == 32 else (cute.sym_int64, AbiType.I64)
     steps = (cute.sym_int32, AbiType.I32) if layout.offset_bits == 32 else (cute.sym_int64, AbiType.I64)
     shape = tuple(sizes[0](divisibility=axis.divisor) for axis in layout.axes)

@@ -34,10 +34,10 @@ class CpuOptions:
 
     ``reference`` mode stores every tensor value and fuses nothing: slow, simple, and the oracle of ``optimized``.
     ``vector_bits`` is the width of the target's vector registers (128, 256 or 512). ``dot_units`` are the instructions
-    that dots may use if the CPU has them: 0 the instructions of the level alone, 1 also vector instructions beyond it
-    (AVX512-BF16, VNNI), 2 also matrix tiles (AMX). ``dot_rows`` and ``dot_vectors`` are the size of the block of a
-    dot's accumulator that stays in registers: rows (1 to 16) and vectors per row (1 to 4); 0 leaves the choice to the
-    compiler. ``launch_atomics``: atomics need be atomic among the programs of one launch only, because nothing else
+    that dots may use if the CPU has them: 0 the instructions of the CPU level alone, 1 also vector instructions beyond
+    the level (AVX512-BF16, VNNI), 2 also matrix tiles (AMX). ``dot_rows`` and ``dot_vectors`` are the size of the block
+    of a dot's accumulator that stays in registers: rows (1 to 16) and vectors per row (1 to 4); 0 leaves the choice to
+    the compiler. ``launch_atomics``: atomics need be atomic among the programs of one launch only, because nothing else
     accesses their memory meanwhile. ``elements_apart``: a launch reads memory that it also writes (other than by
     atomics) only at the index that writes it, and no two indices write one address, so the order of indices does not
     matter. ``row_parts``: the memory that a matrix product writes overlaps none that it reads, so that threads may

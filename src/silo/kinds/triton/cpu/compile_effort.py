@@ -52,7 +52,7 @@ def effort_of(characters: int) -> CompileEffort:
 def efforts_after_a_fault(flags: tuple[str, ...]) -> tuple[tuple[tuple[str, ...], str], ...]:
     """Sets of flags to try, in order, after the C compiler failed by a bug of its own.
 
-    Each set comes with a note on what its code lacks.
+    Each set comes with a note that names the optimization that its code lacks.
 
     >>> [cost for flags, cost in efforts_after_a_fault(("-O2", "-fopenmp-simd"))]
     ['without vectors', 'with -Og, without vectors']

@@ -109,12 +109,12 @@ class CpuCompiler:
         return emitted.text if form == "c" else llvm_of(emitted.text, emitted.flags)
 
     def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
-        """Compiles code that checks its memory accesses and has the lines of the source. Assertions are kept."""
+        """Compiles code that checks each memory access and knows the source's lines. Assertions are kept."""
         text, layout = self.text_to_check(source, variant)
         return self._checked(text, variant, layout, nan=nan)
 
     def text_to_check(self, source: Source, variant: Variant) -> tuple[str, tuple[LayoutSlot, ...]]:
-        """The text that :meth:`check_source` compiles, and the parameters of the kernel."""
+        """The TTIR that :meth:`check_source` compiles, and the parameters of the kernel."""
         from silo.kinds.triton.cpu.cpu_jobs import located_text  # noqa: PLC0415  # few kernels are checked
 
         return located_text(_triton(source), variant)
@@ -122,7 +122,7 @@ class CpuCompiler:
     def check_text(
         self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
     ) -> CheckedKernel:
-        """Compiles code that checks each of its memory accesses, from the TTIR of an artifact."""
+        """Compiles code that checks each memory access, from the TTIR of an artifact."""
         require_text_consent(consent, text, launch, variant.signature, variant.kernel)
         return self._checked(text, variant, launch.layout, nan=nan)
 

@@ -207,7 +207,7 @@ def _lines(located: str) -> Iterator[str]:
 def job_layout(signature: Signature, specialization: Specialization, module: Module) -> tuple[LayoutSlot, ...]:
     """The kernel's parameters in order, without those that were folded as constants.
 
-    A descriptor is split into its parts.
+    A descriptor is split into its members, such as its address and its shape.
     """
     parameters = {parameter.name: parameter for parameter in signature.parameters}
     return tuple(

@@ -41,7 +41,8 @@ _CODE_FLAGS = (
     "-fno-asynchronous-unwind-tables",
     "-fno-ident",
     "-g0",
-    "-Wno-pass-failed",  # for clang, which warns about a loop with calls of the C library that it does not vectorise
+    # silences clang's warning about loops with calls of the C library, which clang does not vectorise
+    "-Wno-pass-failed",
 )
 # Flags that make the object small and reproducible, and do not change the code's behaviour.
 _OBJECT_FLAGS = frozenset(

@@ -1,4 +1,4 @@
-"""Compiles Triton kernels for NVIDIA and AMD GPUs with Triton's own backends, in a worker; completes launch info."""
+"""Compiles Triton kernels for NVIDIA and AMD GPUs with Triton's own backends, in a worker; returns launch info."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class TritonCompiler:
         )
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
-        """Accepts Triton sources for concrete cuda and hip targets of Triton's, if Triton is usable here."""
+        """Accepts Triton sources for cuda and hip targets with an arch that Triton supports, if Triton is usable."""
         if not (decision := self.declaration.takes(source_kind, target)):
             return decision
         if not target.is_concrete:
@@ -83,7 +83,7 @@ class TritonCompiler:
         return Accepted(f"Triton {version}")
 
     def artifact_target(self, target: Target) -> Target:
-        """The target of the code compiled for ``target``: from sm_90 on, Triton compiles only for the ``a`` form.
+        """The target of the code compiled for ``target``: from sm_90 on, Triton's arch has an ``a``.
 
         >>> str(TritonCompiler().artifact_target(Target.parse("cuda:sm_100")))
         'cuda:sm_100a'
@@ -168,9 +168,9 @@ class TritonCompiler:
         return Compiled(launch, CompiledBlob(kind, stages.binary), log=log)
 
     def cache_files(self, job: CompileJob) -> CacheFiles:
-        """The files that a compile by Triton's own launch path would write.
+        """The files that a compile by Triton's own launch path would write to Triton's cache.
 
-        The job's text and parameters are Triton's own.
+        ``job`` holds the module's text and the parameters exactly as Triton's launch path would compile them.
 
         Raises:
             CompileError: the text cannot be read.
@@ -180,11 +180,14 @@ class TritonCompiler:
         return CacheFiles(tuple(files.items()), reason)
 
     def code_forms(self, target: Target) -> tuple[str, ...]:
-        """Triton's names of its stages' outputs."""
+        """Triton's names for the text outputs of its stages: ``ttir``, ``ttgir``, ``llir`` and the assembly's name."""
         return ("ttir", "ttgir", "llir", "ptx" if target.kind == "cuda" else "amdgcn")
 
     def code_form(self, job: CompileJob, form: str) -> str:
-        """The output of one stage. Compiles in this process, once for all forms of a job. See :meth:`compile`."""
+        """The text that one of Triton's stages returns, for example ``ttgir`` or ``ptx``.
+
+        Compiles in this process, once for all forms of a job. Raises the errors of :meth:`compile`.
+        """
         shown = self._shown
         if shown is None or shown[0] != job:
             options, _ = _read_parameters(job)

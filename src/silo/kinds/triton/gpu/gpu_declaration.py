@@ -34,7 +34,8 @@ TRITON = CompilerDeclaration(
         ),
     ),
     blobs=(BlobKind("cubin"), BlobKind("hsaco")),
-    # The modules that make the job, the modules it is made from, and those that read the launch info from the binary.
+    # A change of one of these modules changes the compiler's identity: modules that make the job, modules that they
+    # use, and modules that read the launch info from the binary. A leading "-" excludes a module.
     code=(
         "silo.kinds.triton.gpu",
         "silo.kinds.triton.front",

@@ -120,7 +120,7 @@ def _steps_of(value: Value, inner: list[tuple[int | None, ...]]) -> tuple[int | 
 def is_range_mask(mask: Value | None, offsets: frozenset[Value] = frozenset()) -> bool:
     """Whether ``mask`` is a conjunction of signed comparisons of affine values.
 
-    For these masks, one test can show that every element of a tile is inside.
+    For such a mask, one test of the extreme values can show that it is true for every element of a tile.
     """
 
     def holds(value: Value, parts: list[bool]) -> bool:

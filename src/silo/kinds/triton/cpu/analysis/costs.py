@@ -68,7 +68,7 @@ def _sum_of_costs(root: Value, *, rows: bool) -> float:
 
 
 def arithmetic_cost(cost: float) -> float:
-    """The part of a ``recompute_cost`` that is not reading memory."""
+    """The part of a ``recompute_cost`` that is arithmetic, without the cost of reading memory."""
     return cost if cost >= _COST_LIMIT else cost % tt.LOAD_COST
 
 
@@ -155,7 +155,7 @@ _BYTES: Final = {"i1": 1, "i8": 1, "i16": 2, "f16": 2, "bf16": 2, "i32": 4, "f32
 
 
 class _UnknownError(Exception):
-    """The iteration count of a loop is known only when the kernel is called."""
+    """Raised for a loop whose iteration count is known only when the kernel is called, and for a recursive function."""
 
 
 def program_nanoseconds(module: Module) -> int:
@@ -179,7 +179,7 @@ def _operation(operation: Operation, memo: dict[str, float]) -> float:
     if name in _OPEN:
         raise _UnknownError
     if name == tt.CALL:
-        if operation.callee not in memo:  # a recursive function
+        if operation.callee not in memo:  # a recursive function calls itself before its time is known
             raise _UnknownError
         return memo[operation.callee]
     inside = sum(_block(block, memo) for region in operation.regions for block in region.blocks)

@@ -28,7 +28,7 @@ _GREATER: Mapping[tuple[str, int | bool], bool] = {
     (arith.CMPI, 8): True,
 }
 _PURE = VIEWS | {tt.MAKE_RANGE, tt.BITCAST}
-# Operations that keep the indices from which a value is computed, or move them to other axes.
+# Operations whose result equals their operand (0 or 1, computed from indices), perhaps along other axes.
 _PARITY = frozenset({tt.BROADCAST, tt.SPLAT, tt.EXPAND_DIMS, tt.RESHAPE, arith.EXTUI, arith.TRUNCI})
 
 _Parity: TypeAlias = "tuple[int, frozenset[int]] | None"
@@ -54,7 +54,7 @@ class _Found:
 
 
 def steps_of(operation: Operation) -> tuple[tuple[SwapStep, ...], str]:
-    """The steps of a network operation, and the element type of its C function (``u32`` if it compares as unsigned)."""
+    """The steps of a sorting network, and the element type of its C function (``u32`` if it compares as unsigned)."""
     steps, unsigned = operation.attributes["steps"], operation.attributes["unsigned"]
     assert isinstance(steps, tuple)
     swaps: list[SwapStep] = []
@@ -117,7 +117,7 @@ def _swap_step(select: Operation) -> _Found | None:
 def _partner_axis(partner: Value, own_value: Value) -> int | None:
     """The axis of extent 2 along which ``partner`` holds the neighbour of each element of ``own_value``.
 
-    None if there is none.
+    None if ``partner`` holds anything else.
     """
     exclusive = _through_bitcast(partner).owner
     if exclusive is None or exclusive.name != arith.XORI:
@@ -140,7 +140,7 @@ def _partner_axis(partner: Value, own_value: Value) -> int | None:
 
 
 def _through_bitcast(value: Value) -> Value:
-    """The operand of the bitcast that makes ``value``; ``value`` itself if it is not a bitcast."""
+    """The operand of the bitcast that makes ``value``; ``value`` itself if no bitcast makes it."""
     operation = value.owner
     if operation is not None and operation.name in {tt.BITCAST, arith.BITCAST} and not value.type.pointer:
         return operation.operands[0]
@@ -220,7 +220,7 @@ def _log2(number: int) -> int | None:
 
 
 def _put_network(block: Block, select: Operation, found_network: _Found) -> None:
-    """Replaces ``select`` by a network operation of one step."""
+    """Replaces ``select`` by a sorting network of one step."""
     steps = ((found_network.step.bit, found_network.step.flip, found_network.step.down),)
     source = found_network.source
     result = Value(select.result.name, select.result.type)
@@ -240,7 +240,7 @@ def _is_pure(operation: Operation) -> bool:
 
 
 def _drop_unused(block: Block) -> None:
-    """Removes the operations whose results became unused, and joins networks that follow each other."""
+    """Removes the operations whose results became unused, and joins sorting networks that follow each other."""
     for operation in list(reversed(block.operations)):
         if _is_pure(operation) and not any(result.uses for result in operation.results):
             drop(block, operation)
@@ -260,9 +260,9 @@ def _drop_unused(block: Block) -> None:
 
 
 def _flatten(block: Block) -> None:
-    """Moves views with a shape of 2 x 2 x ... from before networks to after them: the network sorts the original shape.
+    """Moves views with a shape of 2 x 2 x ... from before sorting networks to after them.
 
-    Views of views are merged.
+    So the networks sort the original shape. Views of views are merged.
     """
     for network in [operation for operation in block.operations if operation.name == NETWORK]:
         source, result = network.operands[0], network.result
@@ -289,7 +289,7 @@ def _flatten(block: Block) -> None:
 
 
 def _widen(block: Block) -> None:
-    """Converts the operands of networks of narrow types to a wider type that represents every value exactly."""
+    """Converts the operands of sorting networks of narrow types to a wider type that represents every value exactly."""
     for network in [operation for operation in block.operations if operation.name == NETWORK]:
         source, result = network.operands[0], network.result
         wide = _NARROW.get(source.type.element)

@@ -1,4 +1,4 @@
-"""Prepares operations whose order matters: reductions become independent of it, and memory accesses get fences."""
+"""Prepares operations whose order matters: reductions become independent of the order, memory accesses get fences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["free_orders", "jump_may_wait", "may_wait", "order_memory"]
 
 _NARROW = frozenset({"f16", "bf16"})
 _SUMS = frozenset({arith.ADDF, arith.MULF})
-_GREATER, _LESS, _UNORDERED = 2, 4, 14  # predicates of arith.cmpf; the last is true if one of two is a NaN
+_GREATER, _LESS, _UNORDERED = 2, 4, 14  # predicates of arith.cmpf; _UNORDERED is true if an operand is a NaN
 
 
 def free_orders(module: Module) -> None:
@@ -90,9 +90,10 @@ def _choice(block: Block) -> tuple[list[Operation], Value, Value] | None:
 
 
 def _is_greater(value: Value, first: Value, second: Value, block: Block) -> bool:
-    """Whether ``value`` is true if the first number is greater (or less), false if it is less (or greater).
+    """Whether ``value`` orders the two numbers of a region that keeps the greater (or the less) one.
 
-    For equal numbers ``value`` may be either.
+    That is: ``value`` is true if ``first`` is greater (or less), and false if ``second`` is. For equal numbers
+    ``value`` may be either.
     """
     while (operation := value.owner) is not None and operation.block is block:
         if operation.name != arith.ORI:
@@ -175,7 +176,7 @@ def may_wait(loop: Operation) -> bool:
 
 
 def jump_may_wait(block: Block, blocks: Sequence[Block]) -> bool:
-    """Whether the jump at the end of ``block`` may close a loop in which a program waits for another one.
+    """Whether the jump at the end of ``block`` may close a loop in which a program waits for another program.
 
     ``blocks`` are the blocks of the function, in order.
     """

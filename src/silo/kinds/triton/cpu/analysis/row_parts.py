@@ -47,7 +47,7 @@ class RowParts:
     """The most parts that a program can be cut into, and the pairs of arguments that must not be one array.
 
     Each pair is (written, read). A whole program finishes its reads before it writes; parts of a program do not wait
-    for each other, so one part could overwrite memory that another one has yet to read.
+    for each other, so one part could overwrite memory that another part has yet to read.
     """
 
     most: int = 1

@@ -72,7 +72,7 @@ def split_inline(module: Module) -> None:
 # ---- Lowering of ``tl.atomic_poll`` to a loop ----
 
 _FLAG = Type("i1")
-_EQUAL, _NOT_EQUAL, _BELOW = 0, 1, 6  # predicates of arith.cmpi; the last is unsigned
+_EQUAL, _NOT_EQUAL, _BELOW = 0, 1, 6  # predicates of arith.cmpi; _BELOW is unsigned
 
 
 def spell_out_polls(module: Module) -> None:
@@ -143,7 +143,7 @@ def _spell_out(poll: Operation) -> None:
 
 
 def _any(building: _Building, flags: Value) -> Value:
-    """Whether any flag is set."""
+    """Returns a scalar that is true if any of ``flags`` is set, and appends the operations that compute it."""
     while flags.type.tensor:
         shape = flags.type.shape[1:]
         reduce = building.add(tt.REDUCE, [flags], Type("i1", shape, tensor=bool(shape)), axis=0)

@@ -18,7 +18,8 @@ def streamable_stores(kernel: Operation) -> frozenset[Operation]:
 
     Such a store writes to an argument that the kernel never reads, at different addresses in every iteration of a loop.
     The result is empty if other threads may wait for earlier writes (atomics), if memory is reached in unknown ways
-    (calls, loaded addresses), and if the kernel multiplies matrices, because memory does not limit its speed.
+    (calls, loaded addresses), or if the kernel multiplies matrices, because arithmetic limits the speed of such a
+    kernel.
     """
     operations = _operations(kernel)
     if any(operation.name == tt.DOT for operation in operations):
@@ -140,7 +141,7 @@ def is_plain_add(operation: Operation) -> bool:
 def may_come_later(module: Module, operation: Operation) -> bool:
     """Whether no program of a launch can observe when the adds of ``operation`` reach memory.
 
-    Programs are unordered, and a program can wait for the add of another one only by an atomic or volatile access, a
+    Programs are unordered, and a program can wait for another program's add only by an atomic or volatile access, a
     fence or a call. A program can observe the order of its own accesses if it reads or stores anything after the add,
     through any argument, because two arguments may share memory. Printing also makes the order visible.
     """

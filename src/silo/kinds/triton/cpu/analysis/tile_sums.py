@@ -29,8 +29,9 @@ _EXTREMES = frozenset(
     }
 )
 _ELEMENTS = frozenset({"f32", "f64", "i32", "i64"})
-_LEAST_ROW = 64  # elements of a row: adding a shorter row to an accumulator tile costs less than summing it
-_ZEROS = frozenset({"0", "0.0"})  # not -0.0: the sign of a zero result could differ
+# the fewest elements of a row: adding a shorter row to an accumulator tile costs less than summing the row
+_LEAST_ROW = 64
+_ZEROS = frozenset({"0", "0.0"})  # the texts of zero, without -0.0, because the sign of a zero result could differ
 
 
 def sum_tiles_first(module: Module) -> None:

@@ -330,8 +330,8 @@ def keeps_unchanged(module: Module, load: Operation) -> bool:
     """Whether the memory that ``load`` reads can be assumed constant while the programs of a launch run.
 
     True if nothing is stored through an argument that the load's pointer derives from, and programs cannot wait for
-    each other: then no program can observe whether the stores of another one came before its loads. A program can
-    observe its own stores, and two arguments may share memory, so none of its stores may come before the load.
+    each other: then no program can observe whether another program's stores came before its own loads. But a program
+    can observe its own stores, and two arguments may share memory, so no store of the program may come before the load.
     """
     roots = pointer_roots(load_parts(load)[0])
     if roots is None:

@@ -28,7 +28,7 @@ from silo.launch.cpu_objects import load
 
 __all__ = ["compile_checked", "emit_checked"]
 
-_QUICK = "-O1"  # a check runs a kernel only a few times, so compiling quickly matters more
+_QUICK = "-O1"  # a check runs a kernel only a few times, so compiling quickly matters more than fast code
 
 
 @frozen
@@ -71,15 +71,16 @@ def compile_checked(
 def emit_checked(
     text: str, options: CpuOptions, *, nan: bool
 ) -> tuple[EmittedKernel, tuple[Site, ...], tuple[Effect, ...]]:
-    """The C text of a kernel with its checks, the sites of the checks, and the effect through each parameter."""
+    """The C text of a kernel with its checks, its sites (watched operations), and the effect through each parameter."""
     module = parse_ttir(text)
     verify(module)
     check_supported(module)
     with refuse_depth():
         effects = argument_effects(module)
-        # Without this, each step of a sort would be an operation, and the C compiler would take half a minute.
+        # Without this rewriting, each step of a sort would be an operation, and the C compiler would take half a
+        # minute.
         fold_networks(module)
-        spell_out_polls(module)  # so that a wait without end is reported as an endless loop
+        spell_out_polls(module)  # makes a wait without end an endless loop, which is reported
         sites = instrument(module, nan=nan)
     return emit_supported(module, options), tuple(sites), effects
 

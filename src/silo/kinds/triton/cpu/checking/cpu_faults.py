@@ -30,7 +30,7 @@ class FaultKind(IntEnum):
 
 
 class Fresh(IntEnum):
-    """The states of memory that was not written: ``enum silo_check_fresh`` of ``runtime/check.h``."""
+    """Whether memory was written: ``enum silo_check_fresh`` of ``runtime/check.h``."""
 
     HELD = 0
     NEW = 1
@@ -57,7 +57,7 @@ class BoundsCell(ctypes.Structure):
 
 
 class SiteCell(ctypes.Structure):
-    """The events of one site: ``struct silo_site`` of ``runtime/check.h``."""
+    """The events of one watched operation: ``struct silo_site`` of ``runtime/check.h``."""
 
     _fields_ = (
         ("use", ctypes.c_uint32),

@@ -75,7 +75,7 @@ _PROMISES = {
 
 @frozen
 class CpuReporter:
-    """Writes the findings of one launch.
+    """Makes the findings of one launch from its faults and doubtful values.
 
     ``sites``, ``names`` and ``allocations`` are the kernel's sites, its parameters and the memory of its arguments.
     ``unset`` are the allocations to which nothing was written since torch allocated them. ``steps`` is the most steps
@@ -263,12 +263,12 @@ def _signed(value: int) -> int:
 
 
 _CLOCK_BYTES = 1 << 28  # the most memory for the vector clocks of atomics
-# With more programs than this, a program counts as ordered after all others once it has acquired anything.
+# With more programs than this, a program counts as ordered after all others once one of its atomics acquires.
 _CLOCK_PROGRAMS = 1 << 14
 _OTHER_ORDER_STEPS = 1 << 20
-# How a doubtful value is replaced, by number; `lower.messages` emits the replacements. 1 and 2 are two other values. 3
-# is only for a product that may have wrapped: an offset inside of the array. If the product is unused only because a
-# mask computed from it excludes it, the third replacement changes the mask, and so shows the fault.
+# The replacements of a doubtful value, by number; `lower.messages` emits them. 1 and 2 are two other values. 3 is only
+# for a product that may have wrapped: an offset inside of the array. If the product is unused only because a mask
+# computed from it excludes it, the third replacement changes the mask, and so shows the fault.
 _OTHERS = (1, 2)
 _IN_RANGE = 3
 # Bytes with which unset memory is filled to find out whether a result depends on it: zero, and large positive numbers.
@@ -299,7 +299,8 @@ class Order(Enum):
 class CpuCheckedRuns:
     """The loaded code of a checked kernel: its entry as a foreign function, its sites by number, its parameters.
 
-    ``names`` holds the name of each parameter, "" for a parameter that is not a pointer.
+    A site is an operation that the check watches. ``names`` holds the name of each parameter, "" for a parameter that
+    is not a pointer.
     """
 
     entry: Any
@@ -342,7 +343,7 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
         self.notes = notes
         self.allocations = memory.allocations
         self.total = call.total
-        # Memory that torch allocated and that nothing was written to.
+        # the memory that torch allocated and to which nothing was written since
         self.unset = tuple(
             allocation
             for allocation in self.allocations
@@ -361,7 +362,7 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
         self._clocks: tuple[Any, Any] | None = None
         self._shift = self._granule()
         self._quiet = False  # whether an earlier run has printed the kernel's messages
-        self._filled = False  # whether the last run filled unset memory with other bytes
+        self._filled = False  # whether the last run filled unset memory with a byte of _OTHER_UNSET
         touched = {*self._writable_regions(), *(memory.region_of(unset_allocation) for unset_allocation in self.unset)}
         memory.keep(sorted(touched))
 
@@ -391,9 +392,10 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
         return Ran(fault, tuple(self._doubts(fault)))
 
     def difference(self, results: Contents) -> Difference | None:
-        """The first byte that differs from ``results``.
+        """The first byte that differs from ``results``, the memory after an earlier run; None if no byte differs.
 
-        Memory that a run with other fill bytes did not write is ignored.
+        If the last run filled unset memory with a byte of ``_OTHER_UNSET``, memory that this run did not write is
+        ignored.
         """
         if not self._filled:
             return super().difference(results)
@@ -408,8 +410,8 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
     def fault_finding(self, fault: CpuFault, schedule: Order) -> CheckFinding | None:
         """The finding for ``fault``; None for an endless loop in an order other than ascending.
 
-        In another order, a correct kernel may loop endlessly, because a program may wait for a lower one that runs
-        after it.
+        In another order, a correct kernel may loop endlessly, because a program may wait for a program with a lower
+        number that runs only after it.
         """
         if fault.kind is FaultKind.ENDLESS and schedule is not Order.ASCENDING:
             self.notes.append(f"programs wait for one another, so they were not checked {schedule.value}")
@@ -464,7 +466,7 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
         return self._run_once(schedule, change=change, fill=exchange.other if len(change) < len(about) else None)
 
     def _traced(self, suspect: CpuSuspect, other: int, address: int) -> tuple[CpuSuspect, Stored]:
-        """The store that wrote the byte at ``address``, and the site's first doubtful value in the same program."""
+        """The first doubtful value at the suspect's site in the program that wrote ``address``, and that store."""
         change = {suspect.site: other}
         self._run_once(Order.ASCENDING, change=change, watch=address)
         state = self._state
@@ -614,9 +616,9 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
     # ---- the memory of the arguments
 
     def _granule(self) -> int:
-        """The binary logarithm of the bytes of a shadow cell.
+        """The binary logarithm of the number of bytes that one shadow cell describes.
 
-        It is the largest size for which no two elements share a cell.
+        This number is the largest for which no two elements share a cell.
         """
         sizes = [site.bytes for site in self.sites if site.use]
         width = min(sizes, default=1)

@@ -54,13 +54,13 @@ _CARRIES = frozenset(
 _LOGIC = frozenset({arith.ANDI, arith.ORI, arith.XORI})
 # Operations that never return a NaN unless an operand is a NaN.
 _NO_NAN = frozenset({arith.CONSTANT, arith.SELECT, arith.NEGF, arith.BITCAST, tt.BITCAST, arith.ABSF})
-_UNORDERED = 14  # the predicate of arith.cmpf that is true if one of two is a NaN
+_UNORDERED = 14  # the predicate of arith.cmpf that is true if an operand is a NaN
 _HINTS = ("tt.divisibility", "tt.contiguity", "tt.constancy")
 _LOOPS = frozenset({flow.FOR, flow.WHILE})
 
 
 def instrument(module: Module, *, nan: bool = False) -> list[Site]:
-    """Adds checks to ``module``, in place, and returns the sites, ordered by number.
+    """Adds checks to ``module``, in place, and returns the sites (the watched operations), ordered by number.
 
     Args:
         module: a verified module of operations that the CPU supports.
@@ -370,7 +370,7 @@ def _store_parts(operation: Operation) -> tuple[Value, Value | None, None]:
 
 
 def _ordering(operation: Operation, pointer: Value) -> Use:
-    """Flags of a load or store: atomic; acquiring or releasing if the value may be a flag that programs wait for."""
+    """Flags of a load or store: atomic; acquiring or releasing if its value may be a flag for which programs wait."""
     atomic = operation.name in {tt.ATOMIC_LOAD, tt.ATOMIC_STORE}
     if not atomic and not operation.attributes.get("isVolatile"):
         return Use.NONE
@@ -415,7 +415,7 @@ def _may_make_nan(operation: Operation) -> bool:
 def _addressing(module: Module) -> set[Value]:
     """Every value from which an address or a mask of an access is computed.
 
-    Values behind operations that hash numbers or load from memory are left out.
+    Values that reach the address only through an operation that hashes numbers or loads from memory are left out.
     """
     sources: dict[Value, list[Value]] = defaultdict(list)
     pending: list[Value] = []

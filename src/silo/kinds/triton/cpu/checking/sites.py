@@ -21,7 +21,7 @@ class SiteKind(Enum):
     ASSUME = "assume"
     HINT = "hint"
     GATHER = "gather"
-    # Operations whose result may be a value that kernels should not use:
+    # The kinds below are operations whose result may be a value that kernels should not use.
     FILL = "masked load"
     DIVISION = "division"
     WRAP = "32-bit arithmetic"
@@ -34,7 +34,7 @@ class SiteKind(Enum):
 
 
 class Use(IntFlag):
-    """What an access does, as flags (``enum silo_check_use`` of ``runtime/check.h``)."""
+    """Flags that describe an access: ``enum silo_check_use`` of ``runtime/check.h``."""
 
     NONE = 0
     READS = 1

@@ -68,7 +68,7 @@ SILO_INLINE int nest_fits(int64_t base, int64_t limit) {
 
 _USUAL = CompileEffort(USUAL)
 _WITHOUT_F16 = 128  # the width in bits of vectors at CPU levels without f16 instructions
-_WITH_MASKS = 512  # the width in bits of vectors at CPU levels that load parts of vectors
+_WITH_MASKS = 512  # the width in bits of vectors at CPU levels that have masked loads
 
 
 @dataclass(frozen=True, slots=True)

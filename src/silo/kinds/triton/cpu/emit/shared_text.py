@@ -54,6 +54,6 @@ def part(text: str) -> Parts:
 def _without_blocks(text: str) -> str:
     """Returns the text without the lines that define block kernels.
 
-    The result ends in the same way for any number of these lines.
+    White space at the end is removed, so that the result does not depend on the number of these lines.
     """
     return _BLOCK_LINE.sub("", text).rstrip()

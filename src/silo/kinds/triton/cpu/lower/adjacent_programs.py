@@ -107,9 +107,9 @@ class _Rows:
 class _Kernel:
     """The parts of a kernel that sums rows in one loop.
 
-    ``varying`` are the names that depend on the program. ``once`` and ``each_once`` define the values that do not
-    depend on the program, before the loop and in an iteration; ``own`` and ``each`` define those that do. ``advance``
-    ends an iteration.
+    ``varying`` are the names whose values differ between programs. ``once`` (before the loop) and ``each_once`` (in
+    each iteration) define the values that are equal in all programs; ``own`` and ``each`` define those that differ.
+    ``advance`` are the assignments at the end of an iteration to variables of ``once``.
     """
 
     varying: set[str]
@@ -125,7 +125,7 @@ class _Kernel:
 
     @classmethod
     def of(cls, body: Sequence[Statement]) -> _Kernel | None:
-        """Splits a kernel's ``body`` into these parts; None if the kernel has another form."""
+        """Splits a kernel's ``body`` into the parts of a ``_Kernel``; None if the body has another form."""
         loops = [index for index, statement in enumerate(body) if isinstance(statement, For) and _aheads([statement])]
         if len(loops) != 1 or not _plain(body):
             return None
@@ -174,11 +174,18 @@ class _Kernel:
         return any(isinstance(part, _Rows) for part in self.parts)
 
     def _own_rows(self, statement: Statement) -> bool:
-        """Whether a loop over rows begins at another row in each program: it is not joined."""
+        """Whether ``statement`` is a loop over rows that begins at another row in each program.
+
+        Such a loop is not joined.
+        """
         return isinstance(statement, For) and not statement.simd and self._varies(statement.start)
 
     def _define(self, define: Define, once: list[Statement], own_definitions: list[Define]) -> bool:
-        """Adds a definition to ``once`` or ``own_definitions``; returns False if two evaluations may differ."""
+        """Adds a definition to ``once``, or to ``own_definitions`` if its value depends on the program.
+
+        Returns False if the definition reads memory, so that two evaluations may differ, or if it depends on the
+        program and is assigned again later.
+        """
         text = define.value or ""
         if _MEMORY.search(text) or _BUFFER.search(text):
             return False

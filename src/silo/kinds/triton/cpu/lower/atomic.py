@@ -1,4 +1,4 @@
-"""Lowers atomics and volatile loads: to calls of the C runtime, to sums by address, or a thread's plain updates."""
+"""Lowers atomics and volatile loads: to calls of the C runtime, to sums by address, or to updates by a lone thread."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ __all__ = [
 
 # ---- Atomics and volatile loads as calls of the C runtime ----
 
-_COMBINE_FROM = 256  # the fewest elements of a tile whose adds are summed by address, if the sums end with the tile
+# the fewest elements of a tile whose adds are summed by address, if the sums reach memory when the tile ends
+_COMBINE_FROM = 256
 _COMBINE_LATER_FROM = 16
 # The most slots of a table of sums that outlasts its program (`runtime/combine.h`): it takes a quarter of a
 # second-level cache.
@@ -152,7 +153,7 @@ def combined(scope: LoweringScope, operation: Operation, operands: list[str]) ->
 
 # ---- Atomics with unused old values at consecutive addresses: many elements in one step ----
 
-_RUN = 256  # elements whose values are computed before memory is read
+_RUN = 256  # the most elements of a run: their values are computed into an array before the run's atomics access memory
 _LEAST_RUN = 4
 
 

@@ -96,7 +96,7 @@ class FunctionLowering:
     def steps(self, plan: BlockSchedule) -> None:
         """Lowers every step of ``plan``, in order."""
         transposes: list[NestGroup] = []
-        lowered = 0  # how many of the steps to come are lowered already
+        lowered = 0  # the number of following steps that are already lowered
         for number, step in enumerate(plan.steps):
             self.scope.lifetimes.advance()
             if lowered:

@@ -1,7 +1,7 @@
 """Running sums from memory to memory, of a row that is only loaded, summed and stored.
 
-In three steps, the row is copied to scratch memory, summed there and copied to its destination. If no mask excludes an
-element before the last one, and the destination does not partly overlap the source, one pass does all of this.
+In three steps, the row is copied to scratch memory, summed there and copied to its destination. A single pass does the
+same, if no mask excludes an element before the last one, and the destination does not partly overlap the source.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from silo.kinds.triton.front.ssa import Operation
 
 __all__ = ["DIRECT_STEPS", "lower_direct_sum"]
 
-DIRECT_STEPS = 3  # the load, the sums, the store
-_STATEMENTS = 2  # of the loop that stores the sums
+DIRECT_STEPS = 3  # the number of steps that one pass replaces: the load, the sums, the store
+_STATEMENTS = 2  # the number of statements in the loop that stores the sums
 _CASTS = {"i32": "(uint32_t *)", "i64": "(uint64_t *)"}
 
 
 def lower_direct_sum(scope: LoweringScope, steps: Sequence[Step]) -> bool:
     """Emits the three steps of a running sum as one pass, and as three for the case that one pass would be wrong.
 
-    Returns False, and emits nothing, if ``steps`` are others.
+    Returns False, and emits nothing, if ``steps`` are not a load, a running sum and a store of one row.
     """
     parts = None if scope.reference else _parts(scope, steps)
     if parts is None:

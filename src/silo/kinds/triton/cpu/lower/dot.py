@@ -115,9 +115,11 @@ _ITEM_BYTES = {"f64": 8}
 _THIN = frozenset({"f32", "bf16", "f16"})
 _DIRECT = frozenset({"f32", "f64"})  # types that are multiplied without conversion
 _MOST_ROWS = 16  # the most rows of an accumulator block
-# The fewest multiplications of an f16 product by matrix tiles: preparing the tiles takes as long as some thousands.
+# The fewest multiplications of an f16 product by matrix tiles: preparing the tiles takes as long as some thousands of
+# multiplications.
 _LEAST_PARTS = 1 << 15
-# For each type that is multiplied in words of several elements: the units for that, and the elements of a word.
+# For each type that is multiplied in words of several elements: the CPU features for matrix tiles and for vectors (""
+# for none), and the number of elements in a word.
 _PACKED = {
     "bf16": ("SILO_UNIT_TILE_BF16", "SILO_UNIT_BF16", 2),
     "f16": ("SILO_UNIT_TILE_BF16", "", 2),
@@ -262,7 +264,8 @@ def leading_products(
                 part = f"nest_part({count}, {part})"
             parts.append(scope.name("part"))
             scope.emit(Define("int64_t", parts[-1], part))
-        # Beyond the depth ``parts`` both tiles are zeros, so their products add nothing and the sums can end there.
+        # The variables ``parts`` hold, for both tiles, the depth beyond which all elements are zero. Products of zeros
+        # add nothing, so the sums can end there if both depths are equal.
         scope.emit(If(f"{parts[0]} != {parts[1]} || {parts[0]} == 0", [Break()]))
         scope.emit(If(f"{length} == 0", first, [If(f"!({' && '.join(same)})", [Break()])]))
         scope.emit(Assign(length, f"{length} + {parts[0]}"))
@@ -360,7 +363,7 @@ def _seen(scope: LoweringScope, step: DotStep, loop: Operation) -> _SeenPart | N
 
 
 def _depth(operation: Operation) -> int:
-    """The extent of the inner axis."""
+    """The extent of the axis along which a dot sums products."""
     pairs = operation.name == tt.DOT_SCALED and is_pair_along_depth(operation, 0)
     return operation.operands[0].type.shape[-1] * (2 if pairs else 1)
 
@@ -434,7 +437,7 @@ def _in_place(scope: LoweringScope, copy: NestGroup, value: Value) -> _Place:
 
 
 def _spare_tails(statements: list[Statement]) -> None:
-    """Turns the loops over masked-off row ends into plain loops.
+    """Keeps the C compiler from vectorising the loops over masked-off row ends.
 
     Such loops have few elements, and vectors would take the C compiler long.
     """
@@ -634,7 +637,7 @@ def _packing_left(scope: LoweringScope, shape: _Shape, real: str, total: str) ->
 def _may_pack(scope: LoweringScope, element: str, sizes: tuple[int, ...]) -> bool:
     """Whether elements may be multiplied in packed words of several elements.
 
-    Packed words need instructions that the CPU may have beyond its level; for bf16 the level's own instructions
+    Packed words need instructions that the CPU may have beyond its CPU level; for bf16 the instructions of the level
     suffice. Words of f16 need matrix tiles, and are worth it in products that are not small. ``sizes`` are the numbers
     of rows and columns and the depth.
     """

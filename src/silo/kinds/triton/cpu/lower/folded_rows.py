@@ -1,4 +1,4 @@
-"""Reductions of short rows: the lanes of several rows are combined together, in the order of a single row's lanes.
+"""Reductions of short rows: the lanes of several rows are combined together, each row's in the same order as alone.
 
 A row's lanes are combined by halves, which takes several dependent steps. For as many rows as a vector has lanes, the
 first step takes half of the lanes of one row and half of another row's into one vector, and so on: after the last step,
@@ -24,10 +24,12 @@ from silo.kinds.triton.cpu.lower.reduction import (
 
 __all__ = ["RowOfNest", "fold_rows", "rows_to_fold"]
 
-_MOST_VECTORS = 4  # of a row; for longer rows, combining the lanes takes a small part of the time
+_MOST_VECTORS = 4  # the most vectors of a row: in longer rows, combining the lanes takes a small part of the time
 _FEWEST_ROWS = 4
 _VECTOR_BITS = (
-    512  # of vectors with masks; with shorter vectors, the elements after a row's last full vector have no lanes
+    # the fewest bits of a vector: shorter vectors have no masks, so a row's elements after the last full one have no
+    # lanes
+    512
 )
 
 
@@ -43,7 +45,7 @@ class RowOfNest:
 def rows_to_fold(
     scope: LoweringScope, nest: Nest, row: RowOfNest, accumulators: Sequence[tuple[str, str, Accumulation]]
 ) -> int:
-    """The number of rows whose lanes are combined together; 0 if each row's are combined alone."""
+    """The number of rows whose lanes are combined together; 0 if the lanes of each row are combined alone."""
     lanes, loop = lanes_of(scope.options.vector_bits), row.loops[0]
     if (
         scope.options.vector_bits < _VECTOR_BITS
@@ -133,7 +135,7 @@ def _function(ctype: str, operator: str, lanes: int, rows: int) -> tuple[str, st
         f"  {vector} const *const rows = ({vector} const *)lanes;",
     ]
     names = [f"rows[{row}]" for row in range(rows)]
-    size = lanes  # consecutive lanes of one row in a vector
+    size = lanes  # the number of consecutive lanes of a vector that belong to one row
     step = 0
     while size > 1:
         step += 1
@@ -150,9 +152,10 @@ def _function(ctype: str, operator: str, lanes: int, rows: int) -> tuple[str, st
 
 
 def _halves(lanes: int, size: int, upper: bool, *, alone: bool) -> str:  # noqa: FBT001
-    """The places of the lower or upper half of each run of ``size`` lanes of two vectors, a run of each in turn.
+    """The numbers of the lanes that a shuffle of two vectors takes: a half of each run of ``size`` lanes.
 
-    If both vectors are the same (``alone``), the places of its runs come first, and then any others.
+    The half is the upper or the lower one, and runs of the first and the second vector alternate. If both are the same
+    vector (``alone``), each half is taken once, and lanes are repeated until the result is full.
     """
     first = size // 2 if upper else 0
     runs = [range(start + first, start + first + size // 2) for start in range(0, lanes, size)]

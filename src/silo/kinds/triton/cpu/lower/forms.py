@@ -130,10 +130,10 @@ class AffineForms:
         return True
 
     def _guard(self, mask: Value, axes: Axes) -> list[_Place] | None:
-        """Adds the condition that ``mask`` is true everywhere to ``guards``.
+        """Adds the condition that ``mask`` is true everywhere to ``guards``, and returns [].
 
-        Returns the masks of which ``mask`` is a conjunction, [] if it needs none of them, or None if the condition
-        cannot be written.
+        For a conjunction or a view, returns its operands instead, whose conditions the caller must add. Returns None if
+        the condition cannot be written.
         """
         source = scalar_source(mask)
         if source is not None:

@@ -47,12 +47,12 @@ from silo.kinds.triton.front.ssa import Operation, Value
 
 __all__ = ["lower_group"]
 
-# The sizes in bytes of elements that vectors can transpose (`runtime/transpose.h`), and the least extents of such
-# tiles.
+# Vectors can transpose elements of these sizes in bytes (`runtime/transpose.h`), in tiles of at least this many rows
+# and columns.
 _TURNED_BYTES = (2, 4, 8)
 _TURNED_FROM = 8
 _TURNED_LINES = 16  # rows of four-byte elements that are transposed at a time if a vector is as long as a cache line
-_MOST_REPEATED = 12  # statements of a loop that may be repeated to look for a number among its elements
+_MOST_REPEATED = 12  # the most statements of a loop that may be repeated to find an element that is a number (not NaN)
 _LEAST_ROW_AHEAD = 64  # the fewest bytes of a row for which later rows are prefetched
 _ACCESSES = ATOMICS | {tt.LOAD, tt.STORE}
 
@@ -82,7 +82,7 @@ def lower_group(scope: LoweringScope, group: NestGroup) -> None:
 
 
 def _reads_memory(value: Value) -> bool:
-    """Whether computing ``value`` loads from memory or uses a carried value."""
+    """Whether computing ``value`` loads from memory or uses a value that a loop carries."""
     pending, seen = [value], {value}
     while pending:
         current = pending.pop()
@@ -100,7 +100,7 @@ def _reads_memory(value: Value) -> bool:
 
 
 def _prepare(scope: LoweringScope, sink: Sink) -> None:
-    """Creates the buffer or variable that a sink writes, before anything is lowered."""
+    """Creates the buffer or variable that a sink (a fill or a reduction) writes, before anything is lowered."""
     match sink:
         case BufferFill():
             if not sink.staged:
@@ -144,7 +144,11 @@ class _Behind:
 
 
 class _GroupLowering:
-    """Lowers one version of a group's nest, with all its sinks (buffers, stores and reductions)."""
+    """Lowers one version of a group's nest, with all its sinks (buffers, stores and reductions).
+
+    The fused version has all stores. If its run-time check fails, a version that writes stored values to buffers
+    (``spill``) runs instead, and then for each store a version that reads the buffer (``replay``).
+    """
 
     def __init__(
         self,
@@ -157,20 +161,21 @@ class _GroupLowering:
         self.scope = scope
         self.group = group
         self.spill = spill or {}  # stores whose value goes to a buffer instead of its destination
-        self.replay = replay or {}  # stores whose value comes from a buffer
+        self.replay = replay or {}  # stores whose value comes from a buffer that another nest has filled
         cut = None if scope.reference else flat_cut(scope, group)
         self.nest = Nest(scope, group.shape, computed, cut, inner=group.inner)
         self.in_runs = lambda: Nest(scope, group.shape, computed, cut, inner=group.inner, in_runs=True)
         self.accumulators: dict[ReduceSink, tuple[str, str, Accumulation]] = {}
-        self.unconditional: set[Operation] = set()  # stores that the fast body executes for every element
-        # for each store, the limits (numbers of leading elements) after which it writes nothing
+        self.unconditional: set[Operation] = set()  # stores that the loop body without masks executes for every element
+        # the limits of each store: numbers of leading elements after which the store writes nothing
         self.limits_of: dict[Operation, set[str]] = {}
         # reductions, each with the value that it adds for every element after the limit
         self.repeated: list[tuple[ReduceSink, str]] = []
         self.combined: list[CombinedRow] = []  # the values that the last lowered body combines with rows of results
         self.streaming: Streaming | None = None
         self.turned: LoopBuffer | None = self._transposed()
-        self.deferred: Streaming | None = None  # set while the body with temporary stores is lowered
+        # the temporary buffers, while the body that stores to them is lowered; else None
+        self.deferred: Streaming | None = None
 
     def emit(self) -> None:
         """Emits the loops of the nest."""
@@ -269,7 +274,7 @@ class _GroupLowering:
         return statements
 
     def _streamed(self, statements: int) -> list[Statement]:
-        """The fast body with its stores to temporary buffers (see ``streaming``).
+        """The body without masks, with its stores to temporary buffers (see ``streaming``).
 
         [] if they must not bypass the caches.
         """
@@ -293,7 +298,7 @@ class _GroupLowering:
         self.combined = []
         self.repeated = []
         effects: list[Statement] = []
-        # values come first in the body, because all its reads must happen before its writes
+        # the body computes all values before the first effect, because its reads must happen before its writes
         for sink in self.group.sinks:
             effects.extend(self._sink(sink))
         return [*self.nest.levels[self.nest.depth], *effects]
@@ -366,9 +371,9 @@ class _GroupLowering:
         return LoopBuffer(self.scope.name("b"), buffer.ctype, buffer.elements, buffer.item_bytes)
 
     def _rows_to_turn(self) -> str:
-        """The C name of the address of a row of a tile that can be transposed in place.
+        """The C name of the address of a row of a tile that can be transposed directly from memory.
 
-        "" if it needs a copy in a buffer.
+        "" if the tile must be copied to a buffer first.
         """
         if self.turned is None or self.nest.runs is not None:
             return ""
@@ -383,9 +388,9 @@ class _GroupLowering:
         return self.nest.row_start(pointer, self.nest.index) or ""
 
     def _turn_rows(self, start: str, copy: list[Statement], limits: list[str]) -> None:
-        """Emits code that transposes some rows at a time in place.
+        """Emits code that transposes a tile directly from memory, some rows at a time.
 
-        ``copy`` fills a buffer if masks exclude part of the tile.
+        ``copy`` fills a buffer that is transposed instead of rows from which masks exclude elements.
         """
         nest, scope, turned = self.nest, self.scope, self.turned
         assert turned is not None
@@ -455,7 +460,8 @@ class _GroupLowering:
             return [Assign(f"{buffer.name}[{linear}]", nest.value(value, nest.index))]
         limit_count = len(nest.limits)
         condition = nest.mask(mask, nest.index)
-        if nest.fast:  # only limits that the store's own mask adds count, and none if the mask depends on memory
+        # only limits that come from the store's own mask are recorded, and none if this mask depends on memory
+        if nest.fast:
             reads = mask is None or _reads_memory(mask)
             self.limits_of[operation] = set() if reads else set(nest.limits[limit_count:])
         if condition == "0":
@@ -582,8 +588,9 @@ class _GroupLowering:
     def _without_flags(self, fast: list[Statement], start: str, end: str) -> tuple[list[Statement], list[Statement]]:
         """The statements of the main loop without flags of numbers, and the statements that find these flags later.
 
-        A maximum above its start value is a number, so only the start value requires a look for a number, which ends at
-        the first. The statements stay unchanged if the nest does more than reduce.
+        A flag records that an element is a number (not NaN). A maximum above its start value proves that. So only if
+        the maximum is still the start value, a second loop looks for a number, and ends at the first. The statements
+        stay unchanged if the nest does more than reduce.
         """
         late = [
             (name, flag, how)
@@ -607,7 +614,8 @@ class _GroupLowering:
     def _rest_ends(self, limits: list[str], extent: int) -> str:
         """The C condition under which no element after the limits is stored; "" if no such condition is known.
 
-        From the lowest limit on, a comparison of the masks is false, unless its operands exceed 32 bits before the end.
+        The condition is that the operands of the masks' comparisons stay in 32 bits: then, from the lowest limit on,
+        one of the comparisons is false.
         """
         nest = self.nest
         if nest.runs is not None or any(limit not in nest.bases for limit in limits):
@@ -646,7 +654,7 @@ class _GroupLowering:
         start: str = "0",
         end: str = "",
     ) -> RowOfNest:
-        """The parts of ``_inner_loops``."""
+        """The statements of ``_inner_loops`` in three parts: before the loops, the loops, and after them."""
         inner = self.nest.inner
         full_end = end or str(extent)
         before: list[Statement] = []

@@ -23,10 +23,10 @@ _WIDEN, _NARROW = "silo_f16_to_f32", "silo_f32_to_f16"
 
 
 def convert_in_blocks(program: LoopProgram, lanes: int) -> bool:
-    """Cuts those loops of ``program`` into blocks that become faster in this way.
+    """Cuts the loops of ``program`` into blocks that become faster if f16 is converted block by block.
 
     Returns whether a loop needs the functions that convert f16. Reductions of at least ``lanes`` elements are not cut,
-    because ``reduce_in_lanes`` converts a vector at a time; if ``lanes`` is 0, they are.
+    because ``reduce_in_lanes`` converts a vector at a time; if ``lanes`` is 0, reductions are cut too.
     """
     state = _State(lanes)
     program.body = _statements(program.body, state)
@@ -106,7 +106,7 @@ def _blocked(loop: For, state: _State) -> list[Statement]:
 
 
 def _uses(loop: For) -> Counter[str]:
-    """How often each word is used in the body; definitions of the word do not count."""
+    """How often the body uses each name; definitions of the name do not count."""
     counts: Counter[str] = Counter()
     for statement in loop.body:
         if isinstance(statement, Define):

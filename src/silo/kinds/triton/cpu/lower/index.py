@@ -1,4 +1,4 @@
-"""Positions of elements in a tile, and sums and products of affine values, as C texts."""
+"""Writes positions of elements in a tile, and sums and products of affine values, as C texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions along an axis other than the innermost read several rows at a time, and combine them first."""
+"""Reductions along an axis other than the innermost: several rows are read and combined at a time."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ __all__ = [
 ]
 
 ROW_TYPES = frozenset({"f32", "f64", "i32", "i64"})
-_MOST_ROWS = 8  # a power of two
+_MOST_ROWS = 8  # the most rows that are read at a time; a power of two
 _LEAST_ROWS = 4
 _MATRIX = 2
-_FEW = 8  # the most statements for one element with which a second loop, of constant length, is emitted
-_MASKING_BITS = 512  # the vectors that load some elements as fast as all
+_FEW = 8  # a second loop, of constant length, is emitted only if one element takes at most this many statements
+_MASKING_BITS = 512  # the vector width in bits at which a masked load costs no more than a full one
 _NARROW = 64  # the most elements of a short row; of longer rows, fewer are read at a time
 
 
@@ -51,10 +51,10 @@ class CombinedRow:
 
 @dataclass(frozen=True, slots=True)
 class WholePart:
-    """The part of a tile that no mask excludes: leading rows, if a condition holds.
+    """The leading rows of a tile in which no mask excludes an element.
 
-    ``condition`` is the name of a C variable, and so is ``rows``, their number; ``rows`` is "" for all rows. ``end`` is
-    the C text of the first row that changes no result, as no later row does.
+    ``condition`` and ``rows`` are names of C variables: whether such rows are known, and their number (``rows`` is ""
+    if they are all rows). ``end`` is the C text of the first row from which on no row changes a result.
     """
 
     condition: str
@@ -69,8 +69,7 @@ class JoinedRows:
     ``before`` are the statements of a row. A row's limit is the number of its leading elements that need no mask;
     ``limits`` are C texts that compute it from ``limit``. Of each row, the first ``end`` elements are used. For
     elements before the limit, ``values`` compute the numbers that ``rows`` add to the results; for elements after it,
-    ``masked`` compute the numbers that ``masked_rows`` add. No row of
-    ``whole`` has a limit below ``end``.
+    ``masked`` compute the numbers that ``masked_rows`` add. In the rows of ``whole``, no limit is below ``end``.
     """
 
     nest: Nest
@@ -126,10 +125,9 @@ def whole_tile(
 ) -> WholePart | None:
     """The rows along ``axis`` in which no mask of ``nest`` excludes any of the first ``end`` elements.
 
-    Their number is a multiple of ``count``. None if the masks have no such form. ``masked_rows`` combine the rows that
-    masks exclude with the results.
-
-    Emits the code that computes the part.
+    The number of these rows is rounded down to a multiple of ``count``. Emits the code that computes it. Returns None
+    if the masks are not comparisons from which code can compute it. ``masked_rows`` combine the rows that masks exclude
+    with the results.
     """
     inner = nest.axes[-1]
     own = Nest(scope, nest.shape)
@@ -161,7 +159,7 @@ def whole_tile(
         if neutral is None or not _equals_after(scope, nest, row.operation.operands[0], axes, neutral, axis, counts):
             return WholePart(name, rows, every)
     last = scope.name("last")
-    # The number of leading rows is 0 also if it is unknown.
+    # The number of leading rows is also 0 if it is unknown; then every row may change the results.
     scope.emit(Define("int64_t", last, f"{some} ? ({some} + {count - 1}) & -{count} : {every}"))
     return WholePart(name, rows, last)
 
@@ -177,7 +175,7 @@ def _equals_after(
 ) -> bool:
     """Whether ``value`` equals ``number`` in the rows along ``axis`` after any of ``counts``, numbers of leading rows.
 
-    ``axes`` are the nest's axes that are the axes of ``value``.
+    ``axes`` holds the nest's axis for each dimension of ``value``.
     """
     operation = value.owner
     while operation is not None and (operation.name in VIEWS or operation.name == arith.EXTF):
@@ -199,11 +197,10 @@ def _equals_after(
 def join_rows(
     scope: LoweringScope, parts: JoinedRows, count: int, common: str, single: list[Statement]
 ) -> list[Statement]:
-    """The loop over the rows, ``count`` rows at a time up to the lowest of their limits.
+    """The loop over the rows, ``count`` rows at a time up to their common limit.
 
-    A row's limit is the number of its leading elements that need no mask.
-
-    ``common`` is the C name of that lowest limit; ``single`` handles the elements of one row after it.
+    A row's limit is the number of its leading elements that need no mask. ``common`` is the C name of the limit that
+    all ``count`` rows share, 0 if their limits differ; ``single`` handles the elements of one row after it.
     """
     inside = _inside(parts)
     if not inside:
@@ -397,7 +394,7 @@ def combined_text(scope: LoweringScope, combining: Operation, left: str, right: 
 
 
 def _combined(scope: LoweringScope, row: CombinedRow, elements: list[str], first: str) -> list[Statement]:
-    """Combines the elements of one column in pairs, and then with the target.
+    """Combines the elements of one column of the joined rows in pairs, and then with the target.
 
     If the C text ``first`` is 0 at run time, the elements replace the target.
     """
@@ -427,4 +424,4 @@ def _renamed(statement: Statement, own: Callable[[str], str]) -> Statement:
         case LoopCall(text):
             return LoopCall(own(text))
         case _:
-            raise AssertionError(statement)  # callers pass only these statements
+            raise AssertionError(statement)  # callers pass no loops or branches

@@ -55,7 +55,7 @@ class LoweringScope:
         self.pieces: set[str] = set()
         self.constants: list[str] = []
         self.locals: list[str] = []  # C definitions that keep their values from one program to the next
-        self.finish: list[Statement] = []  # run after the last program of a call
+        self.finish: list[Statement] = []  # statements that run after the last program of a call
         self.wants_alone = False  # whether atomics become plain updates while no other kernel with atomics runs
         # atomics that become plain updates under a lock while all running kernels with atomics use locks
         self.locking: set[Operation] = set()
@@ -63,17 +63,17 @@ class LoweringScope:
         self.out: list[Statement] = []
         self.frame = ""  # the C constant for the size of the current function's scratch memory
         self.elementwise: dict[Operation, ElementFunction] = {}
-        # For a value, another value that equals it: for a carried value that its loop never changes, the start; for a
-        # loop's result, the carried value.
+        # Maps a value to another value that equals it: a carried value that its loop never changes to its start, and a
+        # loop's result to the carried value.
         self.same: dict[Value, Value] = {}
-        # For a carried value that each iteration only moves by an offset: its start, and the C name of the sum of the
-        # offsets so far, in elements.
+        # Maps a carried value that each iteration only moves by an offset to its start, and to the C name of the sum of
+        # the offsets so far, in elements.
         self.offsets: dict[Value, tuple[Value, str]] = {}
         # The stores that may bypass the caches; `trips` holds the iteration counts of the loops around them.
         self.streamable: frozenset[Operation] = frozenset()
         self.trips: dict[Operation, str] = {}
         self.tails: dict[Value, Tail] = {}  # facts about values that are in buffers
-        self.parts: dict[Operation, tuple[str, str]] = {}  # for a dot: the numbers of rows and columns that are used
+        self.parts: dict[Operation, tuple[str, str]] = {}  # the numbers of used rows and columns of a dot
         self._scalars: dict[Value, str] = {}
         self._buffers: dict[Value, LoopBuffer] = {}
         self._constant_arrays: dict[Value, str] = {}
@@ -147,7 +147,7 @@ class LoweringScope:
         return buffer
 
     def unstage(self, values: Iterable[Value]) -> None:
-        """Copies the staged elements of ``values`` to their own buffers."""
+        """Copies the second buffers of ``values`` (see :meth:`stage`) to the buffers of the values."""
         for value in values:
             source = self._stages.pop(value, None)
             if source is not None:
@@ -175,9 +175,9 @@ class LoweringScope:
         return not self.reference and not self.elementwise[operation].calls
 
     def checked_call(self, function: str, arguments: list[str]) -> list[Statement]:
-        """Calls a function that receives the program's position, scratch memory and context.
+        """Statements that call a C function with the program's position, scratch memory and context.
 
-        Returns its error code on failure.
+        If the function fails, the calling function returns its error code.
         """
         context_arguments = f"program_x, program_y, program_z, grid, (char *)scratch + {self.frame}, context"
         code = self.name("code")

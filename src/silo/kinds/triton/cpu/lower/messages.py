@@ -290,7 +290,7 @@ _SUSPICIONS: dict[str, Callable[[LoweringScope, Operation, str, Sequence[str]], 
 
 
 def _others(type_: Type, label: str, value: str) -> tuple[str, str, str]:
-    """Three replacements for a doubtful value: one far off on each side, which likely change a result, and 0."""
+    """Three replacements for a doubtful value: two that differ much from it and likely change a result, and 0."""
     element = type_.element
     zero = ops.zero(type_)
     if label == "not a number":

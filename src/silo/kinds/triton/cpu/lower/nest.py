@@ -122,24 +122,25 @@ class Nest(NestLoops):
         self.tail = ""
         # while the elements after several limits are lowered: these limits, at least one of which was reached
         self.ended: frozenset[str] = frozenset()
-        # for a mask that the fast body does not test: its limits
+        # the limits of each mask that the fast body (before the lowest limit) does not test
         self._limits_of: dict[tuple[Value, Index], frozenset[str]] = {}
-        # masks that are true in the fast body because of the limits alone
+        # masks that are true in the fast body (the elements before the lowest limit) because of the limits alone
         self.untested: dict[tuple[Value, Index], None] = {}
         self.limits: list[str] = []
-        # for pointers that the fast body reads in order: the address of the row's first element
+        # the address of the row's first element, for each pointer that the fast body (before the lowest limit) reads in
+        # order
         self.rows: dict[Value, str] = {}
-        # for a limit that a comparison sets: the C text of the comparison's varying side at index 0; "" if that side is
-        # uniform
+        # maps a limit that a comparison sets to the C text of the comparison's varying side at index 0; "" if that side
+        # is uniform
         self.bases: dict[str, str] = {}
-        # for values that this nest reads and that have one known value from some index on (``Tail``): those indices
+        # the indices from which on values that this nest reads have one known value (``Tail``)
         self._adopted: list[str] = []
         self._depends: dict[tuple[Value, Index], bool] = {}
         self._same_in_run: dict[tuple[Value, Index], bool] = {}
         self._outer_memo: dict[tuple[Value, Index], str] = {}
         self._inner_memo: dict[tuple[Value, Index], str] = {}
         self._affine: dict[tuple[Value, Index], tuple[str, str] | None] = {}
-        self._widths: dict[Value, int] = {}  # for masks: the number of conditions in the conjunction
+        self._widths: dict[Value, int] = {}  # the number of conditions in the conjunction of each mask
         self._descent = Descent()
 
     def begin_body(self, *, fast: bool, tail: str = "", ended: frozenset[str] = frozenset()) -> None:
@@ -188,7 +189,7 @@ class Nest(NestLoops):
         buffer = None if is_filled_here else scope.buffer(value)
         if buffer is not None:
             end = scope.tails.get(value)
-            # a flat loop covers several axes, so it has no tail along one of them
+            # a flat loop covers several axes, so it has no tail (elements after a limit) along one of them
             in_order = self.flat is None and index == self.index
             if end is not None and in_order and end.axis == self.axes[-1]:
                 if self.fast:
@@ -239,7 +240,7 @@ class Nest(NestLoops):
         return bool(only) and self._limit_of(compare, index) == only
 
     def _chosen(self, operation: Operation, index: Index) -> str:
-        """The element that a select operation takes in the fast body; "" if it is unknown.
+        """The element that a select operation takes in the fast body (before the lowest limit); "" if it is unknown.
 
         The result must be defined in the innermost body: a definition outside of it would also be visible to the slow
         body, in which the select may take its other operand.
@@ -252,9 +253,9 @@ class Nest(NestLoops):
     def asserted(self, condition: Value, index: Index) -> str:
         """The C name of one element of an asserted condition.
 
-        Masked code asserts "the condition, or not the mask". In the fast body, an access with the same mask has already
-        limited the loop to elements for which the mask is true, so the condition alone is tested, which may be the same
-        for a whole run (consecutive indices with the same quotient).
+        Masked code asserts "the condition, or not the mask". In the fast body (which tests no mask), an access with the
+        same mask has already limited the loop to elements for which the mask is true, so the condition alone is tested,
+        which may be the same for a whole run (consecutive indices with the same quotient).
         """
         condition = self.scope.resolve(condition)
         if self.fast and self.scope.buffer(condition) is None and (parts := unless_masked(condition)) is not None:
@@ -437,8 +438,9 @@ class Nest(NestLoops):
     def mask(self, mask: Value | None, index: Index, *, limiting: bool = True) -> str:
         """The C condition under which an access happens at ``index``; "" if it always does.
 
-        While the fast body is lowered, conditions that are true on a leading part of the innermost loop become limits.
-        An access that is moved out of that loop must not be ``limiting``: it happens even if the loop does not run.
+        While the fast body (which tests no mask) is lowered, conditions that are true on a leading part of the
+        innermost loop become limits. An access that is moved out of that loop must not be ``limiting``: it happens even
+        if the loop does not run.
         """
         if mask is None:
             return ""
@@ -531,16 +533,16 @@ class Nest(NestLoops):
             limit = f"nest_below({low[0]}, {high[0]}{inclusive}, limit)"
             self.bases[limit] = low[0]
             return limit
-        # the comparison is true from some index on, so the fast body can run only if it is true from the start
+        # the comparison is true from some index on; the fast body, which tests no mask, can run only if that index is 0
         if low[1] == "0" and high[1] == "1":
             less = f"({low[0]}) {'<' if predicate == 2 else '<='} ({high[0]})"
             return f"{less} && nest_fits({high[0]}, limit) ? limit : 0"
         return ""
 
     def tail_limit(self) -> str:
-        """The limit at which the tail begins; called once the fast body is lowered.
+        """The limit at which the tail begins; called once the fast body (before the lowest limit) is lowered.
 
-        "" if the elements after the fast body are no tail, because no single comparison is false for all of them.
+        "" if the later elements are no tail, because no single comparison is false for all of them.
         """
         limits, _ = self.limit_statements()
         adopted = list(dict.fromkeys(self._adopted))
@@ -552,9 +554,9 @@ class Nest(NestLoops):
         return limits[0] if plain else ""
 
     def ends(self) -> tuple[frozenset[str], str]:
-        """The limits of the fast body (numbers of leading iterations), and a condition on what follows them.
+        """The limits of the fast body (numbers of leading iterations), and a C condition on the iterations after them.
 
-        Under this C condition, one of the limiting comparisons is false in every later iteration. The set is empty if
+        Under this condition, one of the limiting comparisons is false in every later iteration. The set is empty if
         that cannot be shown. A comparison is false after its limit if its operands fit in 32 bits.
         """
         limits, extent = self.limit_statements()
@@ -738,7 +740,10 @@ class Nest(NestLoops):
         return f"({pair.remainder} - {self.runs.first})", "1"
 
     def limit_statements(self) -> tuple[list[str], int]:
-        """The distinct limits found, as C texts over ``limit``, and the extent of the innermost loop."""
+        """The distinct limits found, and the extent of the innermost loop.
+
+        Each limit is a C text that computes it from ``limit``, the extent or a limit computed before.
+        """
         limits = self.limits if self.runs is None else [*self.limits, *self.runs.limits]
         return list(dict.fromkeys(limits)), self.loops_over[-1][1]
 

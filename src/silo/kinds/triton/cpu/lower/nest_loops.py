@@ -1,4 +1,4 @@
-"""The loops of one nest: flat loops over several short axes, conditions of leading parts, runs of equal quotients."""
+"""Writes the loops of one nest: one per axis, flat loops over several short axes, or runs of equal quotients."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def _conjunction(condition: Value, index: Index) -> list[tuple[Value, Index]]:
 # ---- Runs of an innermost loop: consecutive indices for which a quotient stays the same ----
 
 _NUMBER = re.compile(r"\(int64_t\)\(\(int32_t\)([0-9]+)\)")
-# Lengths of complete runs for which a constant loop is emitted: a few vectors, or a single shorter vector. With such
-# short runs, the remainder of a run would cost much.
+# Lengths of complete runs for which a loop of constant length is emitted: short ones, and full vectors. In a loop of
+# unknown length, the elements after a run's last full vector would cost much.
 _WHOLE = (*range(4, 64), *range(64, 1025, 16))
 _WORD = re.compile(r"[A-Za-z_]\w*")
 # A shorter run costs more than computing a quotient for each element, unless its length is a known constant.
@@ -128,7 +128,7 @@ class Runs:
     _pairs: dict[tuple[str, str], _Pair] = field(default_factory=dict[tuple[str, str], _Pair])
 
     def pair(self, base: str, divisor: str) -> _Pair:
-        """The names of the quotient and remainder of ``base + index`` and ``divisor`` at the start of a run."""
+        """The names of the quotient and remainder of ``base + index`` by ``divisor`` at the start of a run."""
         pair = self._pairs.get((base, divisor))
         if pair is None:
             pair = _Pair(base, divisor, self.name("quotient"), self.name("remainder"))
@@ -137,7 +137,7 @@ class Runs:
 
     @property
     def limits(self) -> list[str]:
-        """The limits of the part of the loop that is done in runs, as C texts over ``limit``."""
+        """The limits of the part of the loop that is done in runs, as C texts that compute them from ``limit``."""
         shortest = min(_SHORTEST, self._whole_length() or _SHORTEST)
         return [f"nest_runs({pair.base}, {pair.divisor}, {shortest}, limit)" for pair in self._pairs.values()]
 
@@ -177,7 +177,7 @@ class Runs:
             return None
         low, high = self.name("low"), self.name("high")
 
-        def quotient(of: str) -> str:  # runs exist only if these numbers are not negative
+        def quotient(of: str) -> str:  # runs exist only if the dividends are not negative
             return f"{end} > 0 ? nest_quotient({of}, {pair.divisor})"
 
         return [
@@ -220,7 +220,7 @@ class FlatLoops:
         return f"{self.loops[level - 1][0]} >> {self._shift(axis)} & {self.shape[axis] - 1}"
 
     def linear(self, exchanged: list[int]) -> str:
-        """The row-major position of the current index with the axes ``exchanged``, of extent 2, mirrored."""
+        """The row-major position of the current index, mirrored along the axes ``exchanged``, each of extent 2."""
         texts: list[str] = []
         for level, (name, _) in enumerate(self.loops, 1):
             bits = sum(1 << self._shift(axis) for axis in exchanged if self._level(axis) == level)
@@ -303,7 +303,7 @@ class NestLoops:
         axes = [axis for axis, extent in enumerate(shape) if extent != 1] or [len(shape) - 1]
         if inner in axes:
             axes.append(axes.pop(axes.index(inner)))
-        self.axes = axes  # in the order of the loops
+        self.axes = axes  # the axes in the order of their loops
         self.index: Index = tuple(scope.name("i") if axis in axes else "0" for axis in range(len(shape)))
         self.flat = None if cut is None else FlatLoops(scope, shape, self.index, cut)
         if self.flat is None:
@@ -314,7 +314,7 @@ class NestLoops:
             self.loops_over = self.flat.loops
         self.inner = self.loops_over[-1][0]
         self.runs = Runs(scope.name, scope.name("first")) if in_runs else None
-        # the level of the innermost body; with runs, the level before it is that of a run
+        # the level of the innermost body; with runs, the loop over the runs has the level before it
         self.depth = len(self.loops_over) + in_runs
         self.levels: list[list[Statement]] = [[] for _ in range(self.depth + 1)]
         self.level_of: dict[str, int] = {name: level + 1 for level, (name, _) in enumerate(self.loops_over)}
@@ -325,7 +325,7 @@ class NestLoops:
                 self.levels[1] = self.flat.coordinates(1)
         if self.runs is not None:
             self.level_of[self.runs.first] = self.depth - 1
-        self._mirrors: dict[str, str] = {}  # from the name of an index to the name of its mirror image
+        self._mirrors: dict[str, str] = {}  # maps the name of an index to the name of its mirror image
         self._mirror_of: dict[str, str] = {}
 
     def clear_body(self) -> None:

@@ -29,7 +29,7 @@ from silo.kinds.triton.front.ssa import Operation
 
 __all__ = ["lower_ordered"]
 
-_LANES = 16  # partial results of a general reduction, so that the C compiler can use vectors
+_LANES = 16  # the number of partial results of a general reduction: several, so that the C compiler can use vectors
 
 
 def lower_ordered(scope: LoweringScope, group: NestGroup) -> None:
@@ -264,7 +264,7 @@ def _message(scope: LoweringScope, nest: Nest, operation: Operation) -> None:
 
 
 def _assertion(scope: LoweringScope, shape: tuple[int, ...], operation: Operation) -> None:
-    """Tests with vectors whether an assertion is true for all elements; if it is not, tests them again one by one."""
+    """Tests with vectors whether an assertion is true for all elements; if not, tests the elements again one by one."""
     failed = scope.name("failed")
     (condition,) = operation.operands
     stored = scope.buffer(condition)

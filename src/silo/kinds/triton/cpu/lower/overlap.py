@@ -1,4 +1,4 @@
-"""Checks of overlapping memory: at run time of arguments that one loop accesses, at compile time of scratch buffers."""
+"""Checks against overlapping memory: at run time for the arguments of one loop, when compiling for scratch buffers."""
 
 from __future__ import annotations
 
@@ -34,12 +34,10 @@ __all__ = ["check_sharing", "clashes", "safe_to_fuse"]
 
 
 def safe_to_fuse(scope: LoweringScope, group: NestGroup) -> str:
-    """Emits the address ranges of the accesses in ``group.checks``.
+    """Emits code that computes the address ranges of the accesses in ``group.checks``.
 
-    Returns the C condition under which they may be fused.
-
-    Two accesses may share a loop if they touch different memory, or if they touch the same address at the same index
-    and no address at two indices.
+    Returns the C condition under which the accesses may share a loop: each pair touches different memory, or the same
+    address at the same index and no address at two indices.
     """
     ranges: dict[Operation, _Range] = {}
     for access in dict.fromkeys(access for pair in group.checks for access in pair):
@@ -87,7 +85,7 @@ class _Range:
 def _pair(one: _Range, two: _Range, shape: tuple[int, ...]) -> str:
     disjoint = f"{one.high} <= {two.low} || {two.high} <= {one.low}"
     if one.size != two.size or one.shape != shape or two.shape != shape:
-        return disjoint  # several iterations would touch the same address
+        return disjoint  # accesses of other sizes or shapes may touch the same address in different iterations
     same = [f"{one.base} == {two.base}", *(f"{a} == {b}" for a, b in zip(one.strides, two.strides, strict=True))]
     return f"{disjoint} || ({' && '.join([*same, *one.injective])})"
 
@@ -136,7 +134,10 @@ def clashes(buffers: Sequence[LoopBuffer], body: Sequence[Statement]) -> list[tu
 
 
 class _Spans:
-    """The first and last statement in which each name occurs; loops count as :func:`clashes` describes."""
+    """The first and last statement in which each name occurs.
+
+    A name that occurs both before a loop and in it counts as used until the loop ends (see :func:`clashes`).
+    """
 
     def __init__(self, names: set[str]) -> None:
         self.names = names
@@ -149,7 +150,8 @@ class _Spans:
             self.clock += 1
             match statement:
                 case For() if statement.end.isdigit():
-                    # The loops of one nest count as one statement: what one iteration writes, any other may read.
+                    # The loops of one nest count as one statement, because any iteration may read what another
+                    # iteration writes.
                     for text in _texts([statement]):
                         self._note(text)
                 case For(_, start, end, inner):

@@ -15,7 +15,8 @@ __all__ = ["Panels", "keep_panels", "slots_of"]
 
 # The most bytes of a right operand's panels that are kept from program to program: part of a second-level cache.
 _KEPT_BYTES = 1 << 20
-# The most bytes that the panels of one product keep if its loop has several: attention has two, and each gets half.
+# The most bytes of panels that one product in a loop keeps: half of ``_KEPT_BYTES``, because the loop of attention has
+# two products.
 _SLOTS_BYTES = 1 << 19
 _MOST_SLOTS = 64
 _LEAST_SLOTS = 4
@@ -27,8 +28,8 @@ _TILE_WORDS = 16
 class Panels:
     """Where panels are kept, as C texts: ``kept`` identifies the operand (``0``: unused), ``place`` is their address.
 
-    ``room`` is the number of values that fit. ``pair`` is the address of the last product's operands if the panels of
-    either operand may be kept, else "".
+    ``room`` is the number of values that fit. If the panels of either operand may be kept, ``pair`` is the address of a
+    variable that holds the last product's operands; else it is "".
     """
 
     kept: str
@@ -41,14 +42,15 @@ class Panels:
 def keep_panels(scope: LoweringScope, left: Value, right: Value, result: Type) -> Panels | None:
     """Reserves memory for the packed panels of an operand that programs cannot change; None if they may change it.
 
-    The operand is ``right``; it may also be ``left`` if the accumulator consists of whole vectors along both axes.
+    The operand is ``right``. If the accumulator consists of whole vectors along both axes, the panels of ``left`` may
+    be kept instead.
     """
     if not _keeps_unchanged(scope, right):
         return None
     item = 8 if right.type.element == "f64" else 4
     lanes = scope.options.vector_bits // 8 // item
     either = item == 4 and not any(extent % lanes for extent in result.shape) and _keeps_unchanged(scope, left)
-    minimum = max(*result.shape, lanes) * DOT_DEPTH_BYTES * 2  # f16 may be packed as two words
+    minimum = max(*result.shape, lanes) * DOT_DEPTH_BYTES * 2  # f16 may take two words where other types take one
     panels = _buffer(scope, max(_KEPT_BYTES, minimum), item)
     variable, pair = scope.name("kept"), scope.name("pair") if either else ""
     scope.locals.append(f"silo_kept {variable} = {{0, 0, 0, 0, 0}};")
@@ -90,7 +92,8 @@ def slots_of(
 
     ``tile`` is the operand as ``silo_tile``. ``copied`` is the C condition under which the operand is in a buffer of
     the program itself, and ``unless`` the condition under which the operand is multiplied in place (each "" for never).
-    ``words`` are the number of elements that share a word, and the number of words that hold their parts.
+    ``words`` are the number of elements that share a word, and the number of words that hold them: two for f16, whose
+    elements are each split into two bf16 parts.
     """
     right = operation.operands[1]
     load = loaded_by(right)

@@ -81,7 +81,7 @@ class Accumulation:
 
 
 def accumulation(operation: Operation) -> Accumulation:
-    """The ``Accumulation`` for a combining operation."""
+    """How a loop accumulates by ``operation``, which combines two elements."""
     name, element = operation.name, operation.result.type.element
     if element in INTEGERS:
         return _integer(name, element)
@@ -153,8 +153,8 @@ _CALL = re.compile(r"silo_(?!bf16_to_f32|f16_to_f32)\w+\(")
 _CTYPES = ("float", "double", "int32_t", "uint32_t", "int64_t", "uint64_t")
 _BYTES: Mapping[str, int] = {ctype: 8 if ctype == "double" or "64" in ctype else 4 for ctype in _CTYPES}
 VECTOR_CTYPES = tuple(ctype for ctype, size in _BYTES.items() if size * 8 == _LANE_BITS)
-# For each operator of OpenMP: the start value of a lane (if "", the accumulator's value). Below, the operator's name
-# and, for max and min, the comparison that chooses.
+# The start value of a lane for each operator of OpenMP; if "", lanes start with the accumulator's value. The next two
+# tables hold the operators' names and, for max and min, the comparison that chooses.
 _START: Mapping[str, str] = {"+": "0", "*": "1", "|": "0", "^": "0", "&": "-1", "max": "", "min": ""}
 OPERATOR_NAMES: Mapping[str, str] = {
     "+": "sum",
@@ -249,7 +249,10 @@ def _fold_text(name: str, ctype: str, operator: str, lanes: int) -> str:
 
 
 def joined_with_start(operator: str, accumulator: str, folded: str) -> str:
-    """The C text of an accumulator's value after its combined lanes; lanes may start with the accumulator's value."""
+    """The C text of an accumulator's final value, made of its start value and its combined lanes.
+
+    If the lanes of this operator start with the accumulator's value, the combined lanes are the final value.
+    """
     return combined(operator, accumulator, folded) if _START[operator] else folded
 
 
@@ -283,7 +286,7 @@ def _statements(body: list[Statement], state: _State, ctypes: Mapping[str, str])
 
 @dataclass(frozen=True, slots=True)
 class _Lanes:
-    """The lanes of one accumulator."""
+    """The lanes (partial results) of one accumulator."""
 
     accumulator: str
     operator: str
@@ -388,7 +391,10 @@ def _started(all_lanes: list[_Lanes], state: _State) -> list[Statement]:
 
 
 def _whole_blocks(start: str, end: str, size: int) -> str:
-    """The C text of the end of the last full block. If ``end`` is below ``start``, the division rounds toward 0."""
+    """The C text of the end of the last full block.
+
+    If ``end`` is below ``start``, the division rounds toward 0, so the result is at most ``start`` and no loop runs.
+    """
     return f"({start}) + (({end}) - ({start})) / {size} * {size}"
 
 
@@ -403,9 +409,10 @@ def _block(loop: For, all_lanes: list[_Lanes], state: _State, first: str, lane: 
 def _widened(
     loop: For, body: list[Statement], state: _State, lane: str, first: str, count: str
 ) -> tuple[list[Statement], list[Statement]]:
-    """Statements that convert the f16 of one vector, of ``count`` elements unless "", and ``body`` using the results.
+    """Statements that convert the f16 of one vector to f32, and ``body`` using the results.
 
-    ``first`` is the index of the first element.
+    ``first`` is the index of the vector's first element, and ``count`` the number of its elements ("" for a full
+    vector).
     """
     loads = converted_loads(loop) if state.lanes * _LANE_BITS == _MOST_BITS else {}
     before: list[Statement] = []
@@ -475,7 +482,7 @@ def _lane_loops(head: list[Define], body: list[Statement], state: _State, lane: 
         return [loop(body)]
     number_of_call = list(accumulate((call is not None for call in calls), initial=0))
     defined = {one.name: (number_of_call[at], one) for at, one in enumerate(body) if isinstance(one, Define)}
-    passed: dict[str, str] = {}  # for a value that a later loop uses: its lanes
+    passed: dict[str, str] = {}  # the lanes of each value that a later loop uses
     for at, statement in enumerate(body):
         for name in set(_WORD.findall(" ".join(_texts(statement)))) & defined.keys():
             part, one = defined[name]

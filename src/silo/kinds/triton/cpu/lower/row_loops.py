@@ -31,7 +31,7 @@ _PLACE = re.compile(r"\[(?:(\w+)|\((\w+)\) \* ([0-9]+) \+ \w+)\]")
 
 
 def goes_along_rows(loop: Operation, carried: Sequence[Carried]) -> bool:
-    """Whether each iteration of an ``scf.for`` reads the tiles that follow the previous iteration's along their rows.
+    """Whether each iteration of an ``scf.for`` reads tiles that follow the previous iteration's tiles along their rows.
 
     The new tiles must begin where the previous ones end.
     """

@@ -1,9 +1,9 @@
-"""Nests that read transposed tiles, in parts.
+"""Runs nests that read transposed tiles in parts of 16 x 16 elements.
 
 Transposing a whole tile and then running the nest that uses it waits for memory twice: for the cache lines of the
-tile's rows, and then for the nest's reads and writes. Here the nest goes through parts of 16 x 16 elements instead. The
-lines of a part are transposed in registers and used at once, and each row of a part has load instructions of its own,
-so that the CPU can predict each row's next line.
+tile's rows, and then for the nest's reads and writes. Here the nest goes through parts of the tile instead. The lines
+of a part are transposed in registers and used at once, and each row of a part has load instructions of its own, so that
+the CPU can predict each row's next line.
 
 Masks may cut the tile at its last rows and columns. The parts at this edge copy the elements that are left.
 """
@@ -116,7 +116,8 @@ class _Parts:
             for statement in nest.levels[0]:
                 scope.emit(statement)
             limits, extent = nest.limit_statements()
-            # If no limit cuts the nest, a mask that its limits imply is true for the whole tile.
+            # A tile needs no condition of its own if no limit cuts it, or if the limits of the nest that uses it imply
+            # its mask.
             if not limits or (mask is not None and own.holds(mask, own.index)):
                 continue
             if nest is own and self.edge is not None:
@@ -142,7 +143,7 @@ class _Parts:
     def _look_for_edge(self, scope: LoweringScope, edge: _Edge) -> str:
         """Emits a loop over the rows that counts the rows and columns that the masks keep.
 
-        Returns the C condition that the masks keep leading rows, all with equally many leading columns.
+        Returns the C condition that the kept rows are the leading ones, all with equally many leading columns.
         """
         nest = self.nest
         limits, extent = nest.limit_statements()
@@ -157,7 +158,8 @@ class _Parts:
         scope.emit(For(row, "0", "1", [*own, Assign(edge.columns, limit)], ctype=nest.ctype))
         for name, start in ((alike, "1"), (edge.rows, "0"), (last, "0")):
             scope.emit(Define("int32_t", name, start, mutable=True))
-        # The rows of all limits are the leading ones if the last of them has as many rows up to it as there are.
+        # The rows with a limit above 0 are the leading ones if there are as many of them as rows up to the last of
+        # them.
         look: list[Statement] = [
             *own,
             Assign(alike, f"{alike} & (({edge.fits}) & (({limit} == 0) | ({limit} == {edge.columns})))"),
@@ -222,7 +224,10 @@ class _Parts:
 
 
 def _parts(scope: LoweringScope, turned: list[NestGroup], group: NestGroup) -> _Parts | None:
-    """Plans ``group`` in parts; None if a tile is not transposed by lines, or a mask may exclude single elements."""
+    """Plans ``group`` in parts of 16 x 16 elements of four bytes.
+
+    None if ``group`` or a tile that it reads cannot be cut into such parts, or if a mask may exclude single elements.
+    """
     stores = group.stores
     if not turned or scope.reference or len(stores) != len(group.sinks):
         return None
@@ -263,7 +268,7 @@ def _edge(scope: LoweringScope, nest: Nest, stored: list[set[str]]) -> _Edge | N
 
 
 def _limits_of(nest: Nest, mask: Value | None) -> set[str]:
-    """The limits that a store's mask sets; empty if it depends on memory, which may change meanwhile."""
+    """The limits that a store's mask sets; empty if the mask depends on memory, which may change before the store."""
     if mask is None or not is_index_only(mask):
         return set()
     before = list(nest.limits)

@@ -54,7 +54,8 @@ SILO_INLINE float silo_atan_f32(float x) {
 SILO_INLINE float silo_atan2_f32(float y, float x) {
     float a = __builtin_fabsf(x), b = __builtin_fabsf(y);
     float small = a < b ? a : b, large = a < b ? b : a;
-    float ratio = small == large ? 1.0f : small / large; /* also 1 for two infinities */
+    float ratio =
+        small == large ? 1.0f : small / large; /* the ratio of two infinities counts as 1 */
     float p = silo_atan_near_f32(large == 0.0f ? 0.0f : ratio);
     p = a < b ? 0x1.921fb6p+0f - (p + 0x1.777a5cp-25f) : p;
     p = silo_bits_f32(x) >> 31 ? 0x1.921fb6p+1f - (p + 0x1.777a5cp-24f) : p;

@@ -19,18 +19,18 @@ enum silo_check_kind {
     SILO_CHECK_OUTSIDE,
 };
 
-/* Values of a cell of `shared`. */
+/* Values of a shadow cell of struct silo_bounds.shared. */
 enum silo_check_shared {
-    SILO_CHECK_SHARED = 1, /* several programs stored the same value here */
-    SILO_CHECK_CHANGED =
-        2, /* a program read it and then stored to it, so it would have seen the stores of others */
+    SILO_CHECK_SHARED = 1,  /* several programs stored the same value here */
+    SILO_CHECK_CHANGED = 2, /* a program read this memory and then stored to it, so in another order
+                               it would have read the stores of others */
 };
 
-/* Values of a cell of `fresh`. */
+/* Values of a shadow cell of struct silo_bounds.fresh. */
 enum silo_check_fresh {
     SILO_CHECK_HELD, /* something was written here */
     SILO_CHECK_NEW,  /* nothing was written here: a read is a fault */
-    SILO_CHECK_JUNK, /* holds what the allocator left here: a read is recorded */
+    SILO_CHECK_JUNK, /* holds bytes that the allocator left: a read is recorded */
 };
 
 enum silo_check_use {
@@ -53,8 +53,7 @@ struct silo_bounds {
     uint64_t
         *stamps; /* the number of the store's execution that wrote here last; NULL: not needed */
     uint8_t *stored; /* the bytes that this execution wrote, one for each byte from `origin` */
-    uint8_t const
-        *inside; /* for each byte from `low`, 1 if it is part of the array; NULL: all are */
+    uint8_t const *inside; /* 1 for each byte from `low` that is part of the array; NULL: all are */
     int32_t writable;
     int32_t unused;
 };
@@ -64,14 +63,15 @@ struct silo_bounds {
 struct silo_site {
     uint32_t use;          /* enum silo_check_use */
     uint32_t bytes;        /* size of one access */
-    uint32_t first, count; /* the allowed bounds have the numbers reach[first], ... (`count`) */
+    uint32_t first, count; /* numbers of the allowed bounds: `count` items of reach from `first` */
     uint32_t change;       /* replaces a suspect value: 0 keeps it, 1 to 3 choose another */
-    uint32_t seen;   /* 1 if the result was suspect in program watch_program, first at `watched` */
-    uint64_t events; /* how often the result was suspect; the first time, `order` other sites had
-                        been suspect */
+    uint32_t seen;   /* 1 if the result was suspect in program watch_program, first for the element
+                        `watched` */
+    uint64_t events; /* how often the result was suspect; the first time, `order` other operations
+                        had been suspect */
     uint64_t order, program;
     int64_t lane, watched;
-    uint64_t stamp; /* for a store of several elements: the number of its current execution */
+    uint64_t stamp; /* the number of the current execution, for a store of several elements */
 };
 
 struct silo_check {
@@ -81,11 +81,11 @@ struct silo_check {
     struct silo_site *sites;
     struct silo_bounds const *bounds;
     uint32_t const *reach;
-    uint64_t limit; /* the most steps of a program */
+    uint64_t limit; /* the most steps (accesses and loop iterations) of a program */
     uint64_t shift;
     /* The order that atomics establish. A clock counts the releases of each of `programs` programs.
-     * Row 0 of `clocks` is the clock of the running program; row i is the clock that location i - 1
-     * passes on. NULL: there are too many programs. */
+     * Row 0 of `clocks` is the clock of the running program; row i is the clock that a program
+     * acquires at the address in locations[i - 1]. NULL: there are too many programs. */
     uint64_t programs;
     uint16_t *clocks;
     uint64_t *locations;
@@ -102,8 +102,8 @@ struct silo_check {
     uint64_t watch, watch_program, writer;
     int64_t writer_lane;
     int32_t writer_site, quiet;
-    /* The first read of memory that was never written; unset_site is the site's number + 1, or 0 if
-     * there was none. */
+    /* The first read of memory that was never written; unset_site is the number of the reading site
+     * + 1, or 0 if there was none. */
     uint64_t unset_site, unset_address, unset_program;
     int64_t unset_lane;
     uint64_t stamp; /* executions of stores so far */
@@ -134,7 +134,8 @@ static
     check->other = other;
 }
 
-/* Whether the access that a cell records happened before the current access of the program. */
+/* Whether the access that `cell` records happened before the current access of the running program.
+ */
 static __attribute__((unused)) int silo_check_ordered(struct silo_check const *check,
                                                       uint64_t cell) {
     if (!check->acquired)
@@ -145,7 +146,7 @@ static __attribute__((unused)) int silo_check_ordered(struct silo_check const *c
     return check->clocks[(cell >> 24) - 1] > epoch;
 }
 
-/* The row of a location in `clocks`; 0 if it has no row and none can be added. */
+/* The row of `address` in `clocks`; 0 if it has no row and none can be added. */
 static __attribute__((unused)) uint64_t silo_check_row(struct silo_check *check, uint64_t address,
                                                        int make) {
     uint64_t at = (address >> 2) * 0x9e3779b97f4a7c15u % check->rows;
@@ -213,8 +214,8 @@ SILO_INLINE int silo_check_same(struct silo_check const *check, struct silo_site
 
 /* Records an access to a cell; returns whether it races with an access of another program. Plain
  * stores of the same value by several programs are no race, because memory holds this value
- * whichever is last; they count as an event of the site. After that, a write of another value is a
- * race, also by the program that wrote last. */
+ * whichever store is last; such a store counts as an event of its site. After that, a write of
+ * another value is a race, also by the program that wrote last. */
 SILO_INLINE int silo_check_races(struct silo_check *check, struct silo_bounds const *bounds,
                                  struct silo_site *site, uint64_t address, uint64_t at,
                                  uint64_t mine) {
@@ -236,9 +237,9 @@ SILO_INLINE int silo_check_races(struct silo_check *check, struct silo_bounds co
         return 1;
     }
     if (use & SILO_CHECK_WRITES) {
-        /* An atomic reader is no race here: it also wrote, and so was compared as the writer, or it
-         * is a volatile load of values that atomics write. A program that read the shared value
-         * after storing it would read the same value in any order. */
+        /* A reader that is atomic, like this access, is no race: either it also wrote, and was
+         * compared as the writer, or it is a volatile load of values that atomics write. A program
+         * that read the shared value after storing it would read the same value in any order. */
         if (reader && reader >> 24 != own && !(reader & mine & 1) &&
             !(bounds->shared[at] == SILO_CHECK_SHARED && reader >> 24 == writer >> 24) &&
             !silo_check_ordered(check, reader)) {
@@ -367,8 +368,8 @@ static __attribute__((unused)) int64_t silo_check_within(void *context, uint32_t
     return 0;
 }
 
-/* The address to use for an operation that cannot be masked: its own, or that of spare memory if it
- * must not be accessed. */
+/* The address to use for an operation that cannot be masked: the operation's own address, or the
+ * address of spare memory if the operation must not access its own. */
 static __attribute__((unused)) uint64_t silo_check_place(void *context, uint32_t number,
                                                          uint64_t address, int64_t lane) {
     struct silo_check *check = (struct silo_check *)context;
@@ -426,10 +427,10 @@ static __attribute__((unused)) uint8_t silo_check_holds(void *context, int32_t k
     return holds != 0;
 }
 
-/* Checks for one element what tl.multiple_of, tl.max_contiguous and tl.max_constancy promise.
- * `along` is its index along the axis; the previous element along that axis is the one checked
- * last. If an address breaks a promised alignment only because its allocation begins unaligned,
- * that is recorded but no fault: allocations on a GPU begin at large multiples. */
+/* Checks for one element the promises of tl.multiple_of, tl.max_contiguous and tl.max_constancy.
+ * `along` is the element's index along the axis; the previous element along that axis is the one
+ * checked last. If an address breaks a promised alignment only because its allocation begins
+ * unaligned, that is recorded but no fault: allocations on a GPU begin at large multiples. */
 static __attribute__((unused)) uint8_t silo_check_hint(void *context, uint32_t number, int64_t lane,
                                                        int64_t along, int64_t value, int64_t unit,
                                                        int64_t divisor, int64_t contiguity,

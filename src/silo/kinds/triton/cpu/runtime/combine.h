@@ -77,7 +77,7 @@ SILO_INLINE void silo_combine_add_SUFFIX(silo_combine_SUFFIX *table, const uintp
             (UTYPE)value;
 }
 
-/* Called after each tile. */
+/* Called after each tile: adds bypass the table from now on if the tile missed too often. */
 SILO_INLINE void silo_combine_tile_SUFFIX(silo_combine_SUFFIX *table) {
     table->direct |= table->missed > table->patience;
     table->missed = 0;

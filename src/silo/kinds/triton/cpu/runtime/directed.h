@@ -55,8 +55,8 @@ SILO_INLINE double silo_odd_of_u64(uint64_t x) {
     return silo_fma_odd((double)(x >> 32), 0x1p32, (double)(uint32_t)x);
 }
 
-/* high * 2^32 + low in f64, rounded to nearest; in the functions below, `error` is the difference
- * to that number. */
+/* high * 2^32 + low in f64, rounded to nearest. In the functions below, `error` is the exact value
+ * minus this rounded one. */
 SILO_INLINE double silo_halves_rn(double high, double low) {
     return high * 0x1p32 + low;
 }

@@ -16,8 +16,8 @@ enum {
     SILO_DOT_NEAR_KIND = 20480,
 };
 
-/* Computes one block. The elements of a are a_row and a_step apart, the rows of b b_step, and the
- * vectors of a row of b b_next. */
+/* Computes one block. The distances between elements are a_row (rows of a), a_step (along k in a),
+ * b_step (rows of b) and b_next (vectors in a row of b). */
 SILO_INLINE void silo_dot_block_KIND(const int rows, const int vectors, int64_t k, const REAL *a,
                                      int64_t a_row, int64_t a_step, const REAL *b, int64_t b_step,
                                      int64_t b_next, TOTAL *c, int64_t ldc, int fresh) {

@@ -1,6 +1,6 @@
-/* c[m][n] += a[m][k] * b[k][n] by instructions that this CPU may have beyond its level. They take
- * 32-bit words that hold SHARE consecutive k of one row or column: 2 of bf16, 4 of i8. Panels of
- * the right operand are rows of SILO_LANES_KIND such words. Only for x86-64-v4. */
+/* c[m][n] += a[m][k] * b[k][n] by instructions that this CPU may have beyond its CPU level, which
+ * is x86-64-v4. They take 32-bit words that hold SHARE consecutive k of one row or column: 2 of
+ * bf16, 4 of i8. Panels of the right operand are rows of SILO_LANES_KIND such words. */
 
 enum {
     SILO_SHARE_KIND = 4 / (int)sizeof(ITEM),
@@ -57,9 +57,10 @@ SILO_APART void silo_pack_KIND(silo_tile from, int64_t first, int64_t depth, int
         }
 }
 
-/* Packs rows of `words` words from `depth` columns of a left tile that cannot be read in place: as
- * if it were a right tile, and then transposed. Rows up to the next multiple of 16, and columns
- * beyond the last, are 0. `work` is memory for twice the rows. */
+/* Packs rows of `words` words from `depth` columns of a left tile that cannot be read in place. If
+ * its rows are not contiguous, the tile is packed like a right tile and then transposed. Rows up to
+ * the next multiple of 16, and columns beyond the last, are 0. `work` is memory for twice the rows.
+ */
 SILO_APART const ITEM *silo_turn_KIND(silo_tile from, int64_t first, int64_t depth, int64_t words,
                                       int64_t rows, uint32_t *work) {
     const int64_t filled = (rows + 15) / 16 * 16;
@@ -109,8 +110,9 @@ typedef struct {
     uint8_t rows[16];
 } silo_shape_KIND;
 
-/* Tiles of `a` are a_step items apart along the depth and a_next along the rows, and their rows are
- * a_row. With `tail` the last tiles are there, one after the other. */
+/* Tiles of `a` are a_step items apart along the depth and a_next along the rows, and the rows of a
+ * tile are a_row apart. If `tail` is not NULL, the last tiles of the depth are read from there,
+ * where they lie one after the other. */
 SILO_INLINE void silo_tiles_block_KIND(int64_t words, int64_t step, const ITEM *a, int64_t a_row,
                                        int64_t a_step, int64_t a_next, const ITEM *tail,
                                        const uint32_t *b, int64_t b_next, TOTAL *c, int64_t c_next,
@@ -227,7 +229,8 @@ SILO_INLINE void silo_vectors_block_KIND(const int rows, const int vectors, int6
         }
 }
 
-/* Computes m rows by blocks, and the remaining rows and vectors singly. */
+/* Computes m rows in blocks of several rows and vectors; rows and vectors that fill no block are
+ * computed one by one. */
 SILO_APART void silo_vectors_rows_KIND(int64_t m, int64_t n, int64_t words, const ITEM *a,
                                        int64_t a_row, const uint32_t *b, TOTAL *c, int64_t ldc,
                                        int fresh) {
@@ -255,8 +258,8 @@ SILO_APART void silo_vectors_rows_KIND(int64_t m, int64_t n, int64_t words, cons
     }
 }
 
-/* The rows of `a` are a_row items apart, or with `lined` as silo_line_up_KIND writes them, which
- * has also written the `tail` of the depth. */
+/* The rows of `a` are a_row items apart, or, if `lined` is set, in the form that silo_line_up_KIND
+ * writes. If `tail` is not NULL, it has the last words of the depth in that form. */
 SILO_APART void silo_tiles_rows_KIND(int64_t rows, int64_t m, int64_t n, int64_t words,
                                      int64_t step, const ITEM *a, int64_t a_row, int lined,
                                      const ITEM *tail, const uint32_t *b, TOTAL *c, int64_t ldc,
@@ -272,9 +275,9 @@ SILO_APART void silo_tiles_rows_KIND(int64_t rows, int64_t m, int64_t n, int64_t
                                   j + 16 < n);
 }
 
-/* Computes the product with matrix tiles or vectors, whichever the CPU has. If k is not a multiple
- * of SHARE, and for tiles that would be thin, the last words are filled with zeros. The arguments
- * are those of silo_dot_f32. */
+/* Computes the product with matrix tiles or vectors, whichever the CPU has. The last words are
+ * filled with zeros if k is not a multiple of SHARE, or if tiles would otherwise be less than 16
+ * words deep. The arguments are those of silo_dot_f32. */
 SILO_APART void silo_dot_packed_KIND(const int tiles, const int own, int64_t most, int64_t m,
                                      int64_t n, int64_t columns, int64_t k, silo_tile a,
                                      silo_tile b, TOTAL *c, int fresh, uint32_t *left_work,

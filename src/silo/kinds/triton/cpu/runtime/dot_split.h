@@ -1,5 +1,5 @@
-/* Products of words of two bf16 with the level's own instructions: the left operand is widened
- * first, and each word of the right operand is split into two floats when it is read. */
+/* Products of words of two bf16 with the instructions of the CPU level alone: the left operand is
+ * widened first, and each word of the right operand is split into two floats when it is read. */
 
 SILO_INLINE void silo_split_block(const int rows, const int vectors, int64_t words, const float *a,
                                   int64_t a_row, int64_t a_step, const uint32_t *b, int64_t b_next,

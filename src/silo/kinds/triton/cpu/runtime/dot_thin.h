@@ -1,6 +1,6 @@
 /* Products of few rows (or columns) whose operands of type ELEMENT are both contiguous along k:
- * sums of vectors along k, whose lanes are added at the end. Nothing is packed, because panels are
- * worth it only if several blocks use them. */
+ * sums of vectors along k, whose lanes are added at the end. Nothing is packed, because packing
+ * panels pays only if several blocks use them. */
 
 /* The end of a block: adds the lanes of its sums. It is a function of its own because a C compiler
  * takes longer to unroll it into every block than to compile all other functions of a product. */

@@ -5,8 +5,8 @@
  * finite is a large part alone: it is left out of the products with small parts, because infinity
  * times a small part of zero is NaN. */
 
-/* Words of two f16 as the words of their large and of their small parts. Bits 15 and 31 of `others`
- * become 1 if a number is not finite; its small part is then undefined. */
+/* Splits words of two f16 into words of their large and of their small parts. Bits 15 and 31 of
+ * `others` become 1 if a number is not finite; its small part is then undefined. */
 SILO_INLINE void silo_two_parts(silo_words_bf16 word, silo_words_bf16 *large,
                                 silo_words_bf16 *small, silo_words_bf16 *others) {
     typedef float floats __attribute__((vector_size(SILO_VECTOR_BYTES), aligned(4), may_alias));
@@ -62,8 +62,9 @@ SILO_APART int silo_two_panels(silo_tile from, int64_t first, int64_t depth, int
     return silo_are_finite(others);
 }
 
-/* Writes `depth` columns of rows of a left tile as tiles: of 16 rows those of the first 16 words,
- * then of the next 16, up to `words` words. Returns whether all numbers are finite. */
+/* Writes `depth` columns of a left tile as matrix tiles of 16 rows x 16 words: for each 16 rows,
+ * the tiles along `words` words, each as a tile of large parts and then one of small parts. Returns
+ * whether all numbers are finite. */
 SILO_APART int silo_two_rows(silo_tile from, int64_t first, int64_t depth, int64_t words,
                              int64_t rows, uint32_t *to) {
     uint32_t turned[16][16], line[16];
@@ -119,9 +120,9 @@ SILO_APART int silo_two_rows(silo_tile from, int64_t first, int64_t depth, int64
             __asm__ volatile("tdpbf16ps %%tmm7, %%tmm5, %%tmm3" : : : "memory");                   \
     } while (0)
 
-/* One block of 2 x 2 tiles of sums: with `large` adds the products of large parts, and with `small`
- * then the others. Sums are added in an order that is the same if `turned` says that the operands
- * are exchanged. */
+/* Computes one block of 2 x 2 tiles of sums: `large` adds the products of large parts, and `small`
+ * then adds the products with small parts. With exchanged operands (`turned`), the sums are added
+ * in the same order as without. */
 SILO_APART void silo_two_block(int64_t words, const uint32_t *a, int64_t a_next, const uint32_t *b,
                                int64_t b_next, float *c, int64_t c_next, int64_t ldc, int fresh,
                                int two_rows, int two_columns, int turned, int large, int small) {

@@ -1,4 +1,4 @@
-/* The instructions that this CPU has beyond its level, read once per process. */
+/* The instructions that this CPU has beyond its CPU level, read once per process. */
 
 enum { SILO_UNIT_BF16 = 1, SILO_UNIT_VNNI = 2, SILO_UNIT_TILE_BF16 = 4, SILO_UNIT_TILE_I8 = 8 };
 

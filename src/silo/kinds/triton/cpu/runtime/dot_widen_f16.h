@@ -1,5 +1,5 @@
-/* Converts contiguous f16 to f32, with the CPU's own instruction if its level has one: compilers do
- * not use it for loops over silo_f16_to_f32. */
+/* Converts contiguous f16 to f32, with the conversion instruction if the CPU level has one:
+ * compilers do not use it for loops over silo_f16_to_f32. */
 SILO_INLINE void silo_dot_widen_f16(const uint16_t *from, float *to, int64_t count) {
     int64_t i = 0;
 #ifdef __F16C__

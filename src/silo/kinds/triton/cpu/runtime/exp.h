@@ -89,13 +89,13 @@ SILO_INLINE float silo_expm1_f32(float x) {
 }
 
 #if SILO_VECTOR_BITS == 512
-/* The same for the sixteen lanes of a vector, with the CPU's instruction that multiplies by a power
- * of two and rounds once: the results have the same bits as the functions above. */
+/* exp and exp2 of the sixteen lanes of a vector, with the CPU's instruction that multiplies by a
+ * power of two and rounds once: the results have the same bits as those of the functions above. */
 typedef float silo_exp_lanes __attribute__((vector_size(64), may_alias));
 
 #ifdef __AVX512F__
-/* Elements between the limits, and NaN. gcc makes three comparisons and two blends of a loop that
- * does this. */
+/* Limits each element to low .. high, and keeps NaN. The intrinsics are for gcc, which makes three
+ * comparisons and two blends of the loop. */
 #ifdef __clang__
 #define SILO_EXP_LIMIT(x, low, high)                                                               \
     _Pragma("omp simd") for (int32_t i = 0; i < 16; i++) {                                         \

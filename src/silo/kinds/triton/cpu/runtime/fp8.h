@@ -18,7 +18,7 @@ SILO_INLINE float silo_KIND_to_f32(uint8_t x) {
     return silo_f32_of_bits((compared == NAN_BITS ? 0x7fc00000u : bits) | sign);
 }
 
-/* The sign bit of x for a result of this magnitude; the NaN bits for NaN. */
+/* `magnitude` with the sign bit of x; the NaN bits if x is NaN. */
 SILO_INLINE uint8_t silo_KIND_signed(uint32_t x, uint32_t magnitude) {
     uint32_t sign = UNSIGNED_ZERO && magnitude == 0u ? 0u : (x >> 24) & 0x80u;
     return (uint8_t)((x & 0x7fffffffu) > 0x7f800000u ? NAN_BITS : magnitude | sign);

@@ -1,5 +1,5 @@
-/* Rows of f16 to f32 and back, with the CPU's own instructions if the level has them. clang turns
- * the plain loops into these instructions; gcc needs the intrinsics. */
+/* Converts rows of f16 to f32 and back, with conversion instructions if the CPU level has them.
+ * clang turns the plain loops into these instructions; gcc needs the intrinsics. */
 
 #if defined(__F16C__) && !defined(__clang__)
 typedef short silo_half8 __attribute__((vector_size(16)));
@@ -53,8 +53,8 @@ SILO_APART void silo_narrow_row_f16(uint16_t *to, const float *from, int64_t cou
 }
 
 #if SILO_VECTOR_BITS == 512
-/* The sixteen lanes of a vector, or as many elements as there are (fewer than sixteen), and zeros.
- */
+/* Conversions of f16 to the sixteen f32 lanes of a vector. silo_widen_some_f16 converts `count`
+ * elements, fewer than sixteen, and sets the other lanes to 0. */
 typedef float silo_widened_lanes __attribute__((vector_size(64), may_alias));
 
 #if defined(__AVX512BW__) && defined(__AVX512VL__) && !defined(__clang__)

@@ -14,7 +14,7 @@ SILO_INLINE int32_t silo_remsi_i32(int32_t a, int32_t b) {
     return b == 0 ? a : a % safe;
 }
 
-/* The same operations with a divisor that many elements share: they need no division for each
+/* Division and remainder by a divisor that many elements share: they need no division for each
  * element, and vectorise. `reciprocal` is 1 / b in double. |a| + 1/2 is exact; its product with the
  * reciprocal has an error below 2^-19 / |b|, and the exact quotient of |a| + 1/2 differs from every
  * integer by at least (1/2) / |b|, so the integer part is right. */

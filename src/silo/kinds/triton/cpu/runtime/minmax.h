@@ -74,8 +74,8 @@ SILO_INLINE double silo_clamp_nan_f64(double x, double low, double high) {
     return silo_minimum_f64(silo_maximum_f64(x, low), high);
 }
 
-/* maxnum, minnum, maximum and minimum for reductions, which may return either zero; this takes half
- * as many instructions. */
+/* maxnum, minnum, maximum and minimum for reductions. Of -0 and +0 these return either one, and so
+ * take half as many instructions. */
 #define SILO_REDUCED(suffix, type)                                                                 \
     SILO_INLINE type silo_largest_number_##suffix(type a, type b) {                                \
         type larger = b > a ? b : a;                                                               \

@@ -204,8 +204,8 @@ def text(pieces: AbstractSet[str], vector_bits: int, dot_units: int = 2) -> str:
     """The C text of ``pieces`` and of all pieces that they need, in a fixed order.
 
     The piece ``types`` is always included. ``vector_bits`` is the vector width (128, 256 or 512) for which dots are
-    blocked. ``dot_units`` are the instructions that dots may use if the CPU has them: 0 those of the level alone, 1
-    vector instructions beyond it, 2 also matrix tiles. Raises ``KeyError`` for an unknown piece.
+    blocked. ``dot_units`` are the instructions that dots may use if the CPU has them: 0 those of the CPU level alone, 1
+    vector instructions beyond the level, 2 also matrix tiles. Raises ``KeyError`` for an unknown piece.
     """
     if vector_bits not in (128, 256, 512):
         raise ValueError(f"vectors have 128, 256 or 512 bits, not {vector_bits}")

@@ -21,7 +21,7 @@ SILO_INLINE silo_swap_f32 silo_swap_chosen_f32(silo_swap_f32 own, silo_swap_f32 
     return (silo_swap_f32)(kept ^ ((kept ^ (silo_swap_bits_f32)other) & exchange));
 }
 
-/* The partners are in one vector. */
+/* One step of a sorting network for partners that are in the same vector. */
 SILO_INLINE void silo_swap_near_f32(float *x, int64_t n, const int bit, int flip, int32_t down) {
     silo_swap_bits_f32 lane = *(const silo_swap_bits_f32 *)silo_swap_lane_f32;
     silo_swap_bits_f32 right = (lane >> bit) ^ down;
@@ -40,7 +40,7 @@ SILO_INLINE void silo_swap_near_f32(float *x, int64_t n, const int bit, int flip
     }
 }
 
-/* The partners are in different vectors. */
+/* One step of a sorting network for partners that are in different vectors. */
 SILO_INLINE void silo_swap_far_f32(float *x, int64_t n, int bit, int flip, int32_t down) {
     int64_t far = (int64_t)1 << bit;
     for (int64_t start = 0; start < n; start += 2 * far) {
@@ -55,7 +55,7 @@ SILO_INLINE void silo_swap_far_f32(float *x, int64_t n, int bit, int flip, int32
     }
 }
 
-/* There are fewer elements than a vector has lanes. */
+/* One step of a sorting network for fewer elements than a vector has lanes. */
 SILO_INLINE void silo_swap_few_f32(float *x, int64_t n, int bit, int flip, int32_t down) {
     for (int64_t i = 0; i < n; i++)
         if (!(i >> bit & 1)) {

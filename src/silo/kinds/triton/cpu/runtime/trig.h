@@ -17,7 +17,8 @@ SILO_INLINE double silo_reduced_f64(float x, uint32_t *quarter) {
     double shifted = 4.0 * (a + b + c + rest) + 0x1.8p52;
     double n = shifted - 0x1.8p52;
     *quarter = (uint32_t)silo_bits_f64(shifted);
-    /* From the largest to the smallest term: terms that cancel each other cancel exactly. */
+    /* The terms are added from the largest to the smallest, so that terms that cancel each other
+     * cancel exactly. */
     return (a - 0.25 * n + b + c + rest) * 0x1.921fb54442d18p+2;
 }
 

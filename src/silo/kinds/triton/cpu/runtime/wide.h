@@ -2,8 +2,8 @@
  * in f64 and rounded once. They convert nothing between integers and f64, because few vector units
  * can do that. */
 
-/* For finite x > 0, normal in f64; relative error 2^-37. x = 2^k m with m in [sqrt(1/2), sqrt(2)),
-   log(m) = 2 atanh((m - 1) / (m + 1)). */
+/* log2 of a finite x > 0 that is normal in f64; relative error 2^-37. x = 2^k m with m in
+ * [sqrt(1/2), sqrt(2)), log(m) = 2 atanh((m - 1) / (m + 1)). */
 SILO_INLINE double silo_log2_wide(double x) {
     uint64_t bits = silo_bits_f64(x) + 0x00095f619980c433u;
     double k = silo_f64_of_bits(bits >> 52 | 0x4330000000000000u) - (0x1p52 + 1023.0);
@@ -18,7 +18,7 @@ SILO_INLINE double silo_log2_wide(double x) {
     return k + s * p;
 }
 
-/* For |x| <= 1000 and NaN; relative error 2^-33. */
+/* 2^x for |x| <= 1000 and NaN; relative error 2^-33. */
 SILO_INLINE double silo_exp2_wide(double x) {
     double shifted = x + 0x1.8p52;
     double r = x - (shifted - 0x1.8p52);

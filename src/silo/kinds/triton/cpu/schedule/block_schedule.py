@@ -62,7 +62,7 @@ class ReduceSink:
 
 @dataclass(slots=True, eq=False)
 class OrderedSink:
-    """An operation with a nest of its own that runs in order: a scan, an atomic, a reduction by any function."""
+    """An operation that gets a nest for itself, which runs in order: a scan, an atomic, a reduction by any function."""
 
     operation: Operation
 
@@ -93,24 +93,24 @@ class NestGroup:
 
     @property
     def stores(self) -> list[Operation]:
-        """The stores among the sinks, in order."""
+        """The stores of the nest, in order."""
         return [sink.operation for sink in self.sinks if isinstance(sink, StoreSink)]
 
     @property
     def ordered(self) -> Operation | None:
-        """The ordered operation to which this nest belongs; None if the nest belongs to other sinks."""
+        """The only operation of a nest that runs in order (a scan, an atomic, a general reduction); else None."""
         return next((sink.operation for sink in self.sinks if isinstance(sink, OrderedSink)), None)
 
     @property
     def writers(self) -> list[Operation]:
-        """The operations among the sinks that write memory, in order."""
+        """The operations of the nest that write memory, in order."""
         return [
             sink.operation for sink in self.sinks if not isinstance(sink, BufferFill) and sink.operation.name in WRITES
         ]
 
     @property
     def reduced(self) -> set[Value]:
-        """Results of the reductions among the sinks."""
+        """The results of the nest's reductions."""
         return {r for sink in self.sinks if isinstance(sink, ReduceSink) for r in sink.operation.results}
 
 

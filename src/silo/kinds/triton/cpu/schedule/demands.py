@@ -52,7 +52,7 @@ class Demand:
 
 
 def whole_demand(group: NestGroup) -> Demand:
-    """The demand of ``group`` for the element at each of its indices."""
+    """The demand of a nest that uses an element of the value at each of its own indices."""
     return Demand(group, identity=True, inner=group.inner)
 
 
@@ -63,7 +63,7 @@ def reads_out_of_order(operation: Operation, demands: Sequence[Demand]) -> bool:
 
 
 def one_by_one(step: Step | None) -> bool:
-    """Whether the step is an ordered operation with a single loop over all elements, which tests every mask."""
+    """Whether the step is an ordered operation whose nest is a single loop over all elements, testing every mask."""
     operation = step.ordered if isinstance(step, NestGroup) else None
     return operation is not None and operation.name not in ATOMICS | MESSAGES
 

@@ -20,13 +20,14 @@ def plan_function(function: Operation, options: CpuOptions) -> list[BlockSchedul
     declare_results(function)
     if options.mode == "reference":
         return [reference.plan_block(block) for block in blocks]
-    # After a barrier, a program may write memory that other indices read before it, so elements_apart permits nothing
-    # more.
+    # After a barrier, a program may write memory that other indices read before the barrier, so the promise of
+    # elements_apart (the order of indices does not matter) is not used for a function with barriers.
     disjoint = options.elements_apart and not _has_barrier(function)
     plans: list[BlockSchedule] = []
     external: dict[tuple[Value, bool], None] = {}
     with unchanged():
-        for block in reversed(blocks):  # in the order of blocks, definitions come before uses
+        # in reverse, because blocks that use a value come after the block that defines it
+        for block in reversed(blocks):
             plan = optimized.plan_block(block, tuple(external), disjoint=disjoint)
             external |= dict.fromkeys(plan.free)
             plans.insert(0, plan)

@@ -131,7 +131,7 @@ class _Planner:
         self.steps: list[Step] = []
         self.open: NestGroup | None = None
         self.position = {operation: index for index, operation in enumerate(block.operations)}
-        # for a step that is not a nest: the position of its operation in the program
+        # the position in the program of the operation of each step that is not a nest
         self.step_position: dict[Step, int] = {}
         self.demands: dict[Value, list[Demand]] = {}
         self.free: dict[tuple[Value, bool], None] = {}
@@ -215,7 +215,8 @@ class _Planner:
         if target is None or target in self.barred:
             target = result
         fill = None
-        fresh = str(constant_scalar(accumulator)) in {"0", "0.0"}  # not -0.0: the sign of a zero result could differ
+        # without -0.0, because the sign of a zero result could differ
+        fresh = str(constant_scalar(accumulator)) in {"0", "0.0"}
         if accumulator is not target and not fresh:
             fill = BufferFill(accumulator, target)
             self._anchor(fill, result.type.shape)
@@ -325,7 +326,7 @@ class _Planner:
         return True
 
     def _loads_from_reduced(self, group: NestGroup, store: Operation) -> bool:
-        """Whether a load before ``store`` needs a result of ``group``'s reductions: then one nest cannot do both."""
+        """Whether ``store`` cannot join ``group``, because a load before it needs a result of its reductions."""
         reduced = group.reduced
         earlier = self.block.operations[: self.position[store]] if reduced else []
         return any(op.name == tt.LOAD and self._reach(op.operands) & reduced for op in earlier)
@@ -445,7 +446,7 @@ class _Planner:
             lone_nest = False
         stored = any(demand.stored for demand in demands)
         again = cost <= limit and not reads_out_of_order(operation, demands)
-        # several steps would load it again, so no store may come before the last of them
+        # several steps would load the value again, so no store may come before the last of them
         if again and is_load and len(places) > 1:
             again = self._store_before(operation, order, max(order[demand.step] for demand in demands)) is None
         if barrier is None and not stored and (lone_nest or again):
