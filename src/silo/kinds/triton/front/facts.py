@@ -17,7 +17,7 @@ __all__ = ["TtirFacts", "shows_its_memory"]
 
 
 class TtirFacts(CodeFacts):
-    """The facts of one lowered variant. ``module`` is its parsed text, if it was parsed already."""
+    """The facts of one lowered variant. ``module`` is the parsed ``text``; with None, the text is parsed on demand."""
 
     def __init__(
         self, text: str, signature: Signature, specialization: Specialization, module: Module | None = None

@@ -1,4 +1,8 @@
-"""The parameters of Triton's GPU binaries (which remain, their order and types), and their launch info."""
+"""The parameters and the launch info of Triton's GPU binaries.
+
+Triton folds some of a kernel's parameters into the code. This module finds those that the binary still has, their order
+and their types.
+"""
 
 from __future__ import annotations
 
@@ -186,7 +190,8 @@ def launch_info(
     counts clusters: its first axis has to be multiplied by the cluster's first dimension.
     """
     ctas = int(metadata.get("num_ctas", 1))
-    warps = int(metadata["num_warps"])  # with warp specialization this is the total, which Triton writes back
+    # with warp specialization Triton writes the total of all partitions' warps back to this member
+    warps = int(metadata["num_warps"])
     return LaunchInfo(
         entry=kernel.entry,
         layout=layout,

@@ -1,4 +1,4 @@
-"""Facts of code from a kernel's SSA form: effects on memory, traits, numerics, and contents that decide accesses."""
+"""Facts of code from a kernel's SSA form: effects on memory, traits, numerics, and arguments that decide accesses."""
 
 from __future__ import annotations
 
@@ -283,7 +283,7 @@ _NO_MATTER = frozenset(("cache", "evict", "isVolatile", "operandSegmentSizes", "
 class _Known:
     """The digest of a value.
 
-    ``data`` is true if it depends on memory or floating-point arguments, not only on positions.
+    ``data`` is true if the value depends on memory or floating-point arguments, not only on positions.
     """
 
     text: str

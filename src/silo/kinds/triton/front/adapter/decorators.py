@@ -265,7 +265,8 @@ def wrap(
 ) -> Any:  # noqa: ANN401
     """Returns a copy of ``function`` whose calls and subscripts outside of kernels go to a launcher.
 
-    ``copy.copy`` of the result returns the object itself, and a pickle holds its name, as for plain functions.
+    ``copy.copy`` of the result returns the result itself, and a pickle of it holds only its name, as for plain
+    functions.
 
     The result is an instance of a subclass of the function's own class, so another ``@triton.jit`` function can call
     it: Triton compiles it inline and never calls the object. ``kernel(...)`` and ``kernel[grid]`` reach the launcher

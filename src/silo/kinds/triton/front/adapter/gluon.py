@@ -146,9 +146,9 @@ def is_aggregate(candidate: object) -> bool:
 
 
 def block_extents(block: Value) -> tuple[int, ...]:
-    """The block extents in ``block``, a descriptor's specialization, in which a layout may follow them.
+    """The block's extents, from ``block``: the value that a specialization holds for a descriptor.
 
-    () if ``block`` is no tuple.
+    A layout may follow the extents in ``block``. () if ``block`` is no tuple.
     """
     if not isinstance(block, tuple):
         return ()

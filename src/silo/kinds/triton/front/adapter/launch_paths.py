@@ -278,9 +278,9 @@ class LaunchWatch:
     ``watched`` holds dictionary members and ``sizes`` containers with their sizes: the state is valid until one of them
     changes. ``blocked`` is the reason why every launch has to go through Triton itself, "" if there is none. ``key`` is
     the part of Triton's key that is neither an argument nor an option of the call. ``driver`` is Triton's active
-    driver, which is part of that key. ``hooks`` are Triton's launch hooks, which are called with each launch's
-    metadata; both None without a hook. ``torch_stream`` and ``torch_device``: whether torch's C functions return the
-    same as ``get_stream`` and ``get_device``.
+    driver, which is part of that key. ``hooks`` are Triton's launch hooks (enter and exit), which are called with each
+    launch's metadata; both are None if no hook is set. ``torch_stream`` and ``torch_device``: whether torch's C
+    functions return the same as ``get_stream`` and ``get_device``.
     """
 
     watched: tuple[tuple[Any, ...], ...]
@@ -471,7 +471,7 @@ def launch_options(function: Any, keywords: Mapping[str, object], target: Any) -
 
 
 def changed_global(read: Mapping[Any, tuple[Any, dict[str, Any]]]) -> str:
-    """Triton's error message for the first of these globals that has changed; "" if none has."""
+    """Triton's error message for the first changed global of ``read``, the globals that a kernel reads; or ""."""
     missing = object()
     for (name, _), (value, scope) in read.items():
         now = scope.get(name, missing)
@@ -572,7 +572,8 @@ class _Caches(defaultdict[Any, Any]):
         cache = super().__getitem__(device)
         served = self._served.pop(device, ())
         for kernel in served:
-            # Triton never looks this key up, so it still calls Silo for this call
+            # Triton never looks this key up, so the next call like this one still misses Triton's cache and reaches
+            # Silo.
             cache[0][f"silo {len(cache[0])}"] = kernel
         if served and self._filled is not None:
             self._filled()

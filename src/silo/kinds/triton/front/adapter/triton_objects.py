@@ -49,7 +49,7 @@ def is_gluon(function: Any) -> bool:  # noqa: ANN401  # Triton's function
 
 
 def own_benchmark(tuner: Any, missing: object = None) -> Any:  # noqa: ANN401
-    """The benchmark that the program gave to a tuner; None if it gave none, ``missing`` without the attribute."""
+    """The benchmark that the program gave to a tuner, or None; ``missing`` if the tuner lacks the attribute."""
     return getattr(tuner, "_do_bench", missing)
 
 
