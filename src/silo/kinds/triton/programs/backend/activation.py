@@ -22,7 +22,7 @@ __all__ = [
     "require",
 ]
 
-# The names of Silo's entry points: its own, and the one that torch looks for.
+# The name of Silo's own backend among Triton's backends; a second name, ``cpu``, exists for torch.
 NAME = "silo"
 _OWN_PACKAGE = __name__.rpartition(".")[0]
 
@@ -35,7 +35,7 @@ def is_active() -> bool:
 
 
 def decide() -> Decision:
-    """Accepts if ``SILO_TRITON=cpu``, or if it is not ``off`` and no other driver of Triton is active.
+    """Accepts if ``SILO_TRITON=cpu``, or if the variable is not ``off`` and no other driver of Triton is active.
 
     Raises:
         SiloError: Silo cannot be used here; the message holds the reason.

@@ -1,4 +1,4 @@
-"""Silo's entry in Triton's metadata of a kernel, with its launch info. Needs no compiler."""
+"""The members that Silo adds to Triton's metadata of a kernel: launch info and effects. Needs no compiler."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from silo.errors import CompileError
 
 __all__ = ["CHECKED", "EFFECTS", "LAUNCH", "METADATA", "launch_metadata", "read_launch_info"]
 
-# Members in Triton's metadata: the launch info, and the effects through the object's parameters, in order.
+# Members in Triton's metadata: the launch info, and the effect through each parameter of the compiled code, in order.
 LAUNCH = "silo_launch"
 EFFECTS = "silo_effects"
 # A member that exists only if checks are on: the TTIR with its locations, from which code that checks its memory

@@ -315,7 +315,7 @@ def read_winners(bundle: Bundle) -> list[ForeignWinner]:
 
 
 class RecordedNames(Mapping[str, Names]):
-    """The names that kernels' texts refer to, from a bundle, by the texts' keys; each is parsed when it is needed.
+    """The names that kernels' texts refer to, from a bundle, by the texts' keys. A text's document is parsed on demand.
 
     Raises:
         BundleError: a document is damaged. A text's document is read only when its names are requested.

@@ -227,7 +227,7 @@ class Sources:
 
 
 class Capture:
-    """Records into one bundle. Triton's launch path calls its methods, in any thread.
+    """Records into one bundle. Triton's launch path calls the methods of this object, in any thread.
 
     ``others``: a further source of decisions (such as the store), which are recorded as if they had been made here.
     ``covers``: listed values of parameters, for which kernels are compiled in addition to the values of launches.

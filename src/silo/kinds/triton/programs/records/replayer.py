@@ -332,7 +332,7 @@ def _held(value: object) -> object:
 
 
 def _is_plain(kind: ValueKind, value: object) -> bool:
-    """Whether Triton treats an argument of this kind as Silo's guard does."""
+    """Whether Triton and Silo's guard treat a value alike: a plain number, an array with ``data_ptr``, a constant."""
     if kind in _NUMBERS:
         return type(value) is _NUMBERS[kind]
     if kind in _POINTERS:

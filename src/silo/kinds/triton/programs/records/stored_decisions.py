@@ -95,7 +95,8 @@ class StoredDecisions:
     def decision_for(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
         """The stored decision for a key, or the config that ``SILO_TUNE`` requires; None lets the tuner measure.
 
-        A tuner gets one answer for each key, because a program that empties a tuner's cache expects a measurement.
+        In modes that measure, a tuner gets a stored decision only once for each key: a second request means that the
+        program has emptied the tuner's cache and expects a measurement.
 
         Raises:
             FrozenError: ``SILO_TUNE=frozen``, and the tuner may use no decision.
