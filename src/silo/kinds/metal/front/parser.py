@@ -386,7 +386,7 @@ class _Parser:
         while self._at(begin) == "static":
             begin += 1
         if self._at(begin) != "constant" or self._at(opening) != "[[" or self._at(start + 1) != "(":
-            return  # an attribute of a parameter, or an unrelated use of the word
+            return  # ``function_constant`` is here an attribute of a parameter, or an unrelated name
         name = self._tokens[opening - 1]
         end = self._pairs[opening] + 1
         if self._at(end) != ";":

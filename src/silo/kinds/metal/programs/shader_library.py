@@ -134,10 +134,10 @@ class RecordedCall:
 class EmulatedFunction:
     """A kernel of a library, called like torch's: arguments in the order of their buffer indices.
 
-    ``threads`` counts threads, not threadgroups; ``group_size`` has as many axes. Arguments are tensors on the CPU (or
-    arrays of another library), numbers, or sequences of numbers. A number without an entry in ``arg_casts`` is passed
-    as an integer of 8 bytes or a float of 4 bytes. It is an error here, unlike in torch, if the kernel reads another
-    number from these bytes.
+    ``threads`` counts threads, not threadgroups; ``group_size`` has as many axes as ``threads``. Arguments are tensors
+    on the CPU (or arrays of another library), numbers, or sequences of numbers. A number without an entry in
+    ``arg_casts`` is passed as an integer of 8 bytes or a float of 4 bytes. It is an error here, unlike in torch, if the
+    kernel reads another number from these bytes.
     """
 
     thread_execution_width = 32
