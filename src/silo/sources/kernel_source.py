@@ -137,7 +137,7 @@ class ReadsPlaces(Protocol):
 class GivenCode:
     """Code that exists already, as a variant; ``reason`` describes its origin.
 
-    ``generic``: it assumes nothing about the arguments, so it serves every call with arguments of its types.
+    ``generic``: the code assumes nothing about the arguments, so it serves every call with arguments of its types.
     """
 
     variant: Variant

@@ -1,8 +1,8 @@
 """The content of a fingerprint: a kernel's source, the functions it calls and the globals it reads, without paths.
 
-All of it is reached from the kernel in the order of its source, so the result does not depend on the folder, the
-process or the order of imports. Each kind of source defines how its library wraps functions and constants. The library
-itself is identified by name: its version is part of the compiler's identity.
+The objects are visited in the order in which the kernel's source names them, so the result does not depend on the
+folder, the process or the order of imports. Each kind of source defines how its library wraps functions and constants.
+The library itself is identified by name: its version is part of the compiler's identity.
 """
 
 from __future__ import annotations
@@ -422,7 +422,8 @@ def reached_by(code: ReachedObjects, root: Any) -> JSON:  # noqa: ANN401
 def plain_function(function: Any, libraries: Sequence[str]) -> Any:  # noqa: ANN401
     """Returns the author's function inside wrappers of a library or ``functools``; any other object unchanged."""
     while True:
-        # a bound method has its function's attributes, but depends on its object too
+        # A bound method is not unwrapped: it shows its function's attributes, __wrapped__ too, but its object also
+        # decides the behaviour.
         if isinstance(function, MethodType):
             return function
         if isinstance(function, staticmethod | classmethod):
