@@ -1,8 +1,8 @@
 """An HTTP client for one repository of a registry: its blobs and manifests, by the OCI distribution specification.
 
 A registry is not trusted: every download must have the requested size and SHA-256, or it is rejected. A password is
-sent over TLS, and only to its own registry or to the token server that the registry names. It is not sent to the target
-of a redirection.
+sent over TLS, and only to the registry that it belongs to, or to the token server that this registry names. It is not
+sent to the target of a redirection.
 """
 
 from __future__ import annotations

@@ -53,9 +53,10 @@ Names: TypeAlias = tuple[tuple[str, ...], ...]
 
 
 class ReachedCode:
-    """The functions and classes reached so far, as ``parts``; a reference is an index into ``parts``, so cycles end.
+    """The functions and classes reached so far, as ``parts``. A reference to one is its index in ``parts``.
 
-    Kinds of sources inherit from this class and override the methods that depend on their library.
+    So functions that call each other are described once. Kinds of sources inherit from this class and override the
+    methods that depend on their library.
     """
 
     libraries: ClassVar[tuple[str, ...]] = ("builtins", "math", "typing", "copy")
@@ -77,7 +78,7 @@ class ReachedCode:
         return function
 
     def is_constant(self, value: Any) -> bool:  # noqa: ANN401
-        """Whether an object is the library's wrapper of a constant, with the content in ``value``."""
+        """Whether an object is the library's wrapper of a constant, with the constant in its attribute ``value``."""
         del value
         return False
 

@@ -60,7 +60,7 @@ class SourceKind(Protocol):
 
 @runtime_checkable
 class DefinesKernels(Protocol):
-    """A kind whose kernels users make by ``silo.NAME(...)``, with the kind's name."""
+    """A kind whose kernels users make by ``silo.NAME(...)``, where NAME is the kind's name."""
 
     @property
     def define(self) -> Callable[..., object]:

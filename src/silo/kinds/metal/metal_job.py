@@ -349,7 +349,7 @@ def _applied(text: str, edits: Sequence[_Edit]) -> str:
 
 
 class BufferRole(Enum):
-    """What a launch passes for one argument of the kernel's function."""
+    """The kind of value that a launch passes for one argument of the kernel's function."""
 
     POINTER = "pointer"  # an array: `device T*`, `constant T*`
     REFERENCE = "reference"  # the contents of an array: `device T&`, a struct in `constant T&`

@@ -51,7 +51,7 @@ def cast_of(casts: str | Mapping[int, str] | None, index: int) -> str | None:
 
 
 def packed(value: bool | float, cast: str | None) -> bytes:  # noqa: FBT001  # a number of any kind
-    """Returns the bytes that the kernel gets for a number. Raises ValueError if it does not fit."""
+    """Returns the bytes that the kernel gets for a number. Raises ValueError if the number does not fit the type."""
     form = _PLAIN[type(value)] if cast is None else CASTS[cast]
     try:
         if form == "bf16":
@@ -165,7 +165,7 @@ class EmulatedFunction:
 
         Raises:
             ValueError: threads or a group that torch refuses.
-            ArgumentError: an argument is missing, or the kernel would read another value than it is passed.
+            ArgumentError: an argument is missing, or the kernel would read another value than the caller passed.
             CompileError: clang refuses the text.
         """
         if error_buf_idx is not None:

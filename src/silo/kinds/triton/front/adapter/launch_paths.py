@@ -370,7 +370,10 @@ def _key(knobs: Any) -> tuple[object, ...]:  # noqa: ANN401
 
 
 def _variables(knobs: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401
-    """Entries of the environment for the knobs that Triton reads from it at each launch."""
+    """The environment variables of the knobs that Triton reads at each launch.
+
+    The result has the form of :attr:`LaunchWatch.watched`.
+    """
     memory = environment_memory()
     variables: list[tuple[Any, ...]] = []
     for group, name in ASKED:

@@ -44,7 +44,10 @@ def read_launch_info(metadata: Any) -> tuple[LaunchInfo, tuple[Effect, ...]]:  #
 
 
 def launch_metadata(launch: LaunchInfo, signature: Signature) -> dict[str, Any]:
-    """The inverse of :func:`read_launch_info`, for launch info whose parameters are named."""
+    """The members for Triton's metadata from which :func:`read_launch_info` reads ``launch`` and the effects.
+
+    The parameters in ``launch`` must have the names of ``signature``.
+    """
     effects = [
         signature[slot.name].effect if slot.type is AbiType.POINTER and slot.name in signature.names else Effect.NONE
         for slot in launch.layout

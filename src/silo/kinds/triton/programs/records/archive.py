@@ -153,7 +153,7 @@ class CacheFile(Persisted):
 class TextNames(Persisted):
     """The names that a kernel's text refers to, by the text's key.
 
-    With them a kernel is found without parsing its text.
+    With these names, a later process computes the kernel's fingerprint without parsing the text.
     """
 
     title = "the names in a text"
@@ -238,7 +238,7 @@ class Archive:
             return winner
 
     def decide(self, winner: ForeignWinner) -> ForeignWinner:
-        """Records a decision, unless one is recorded for the same kernel, target and key. Returns the recorded one.
+        """Records a decision, unless there is one for the same kernel, target and key. Returns the recorded decision.
 
         Raises:
             BundleError: the decision cannot be written.

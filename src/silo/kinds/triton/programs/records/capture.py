@@ -399,7 +399,7 @@ class Capture:
             reason: the origin of the variant, for the bundle.
 
         Raises:
-            SiloError: it cannot be recorded.
+            SiloError: the variant cannot be recorded.
         """
         source = self._sources.of(call.function)
         signature, specialization = types_of(call, source)
@@ -425,7 +425,7 @@ class Capture:
     # -- tuners --------------------------------------------------------------------------------------------------------
 
     def decision_for(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
-        """An earlier decision of this or another process, so that all processes of a recording use the same.
+        """An earlier decision of this or another process, so that all processes of a recording use the same decision.
 
         None without an earlier decision.
         """

@@ -1,4 +1,4 @@
-"""Starts to record a program's compiles and decisions, or to serve them from a bundle, and ends this again."""
+"""Starts and ends the recording of a program's compiles and decisions, and the serving of both from a bundle."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class _Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Called at every import; begins once Triton's classes are complete."""
+        """Called at every import; begins the recording or the replay once Triton's classes are complete."""
         del path, target
         if name.startswith("triton.") and adapter_is_ready():
             sys.meta_path.remove(self)  # pyright: ignore[reportArgumentType]

@@ -104,7 +104,7 @@ class _WithCode:
         return self._decisions.decision_for(tuner, key, configs)
 
     def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
-        """Passes a decision on, and stores the winner's code."""
+        """Passes a decision on to ``decisions``, and stores the winner's code."""
         from silo.kinds.triton.programs.searches.tuner_search import search_of_thread  # noqa: PLC0415  # see above
 
         search = search_of_thread()

@@ -304,7 +304,8 @@ class Serving:
         """Triton's own kernel object for the variant; the recording is read when the object is first used."""
         constants = {two.name: two.value for two in call.arguments if two.kind is ValueKind.CONSTANT}
         options, target = options_and_target
-        # a weak reference: the function keeps the binding alive, and this object is the binding's tag
+        # A weak reference: the function keeps the binding alive, and the binding keeps this object as its tag, so a
+        # strong reference would keep the function alive forever.
         reference = weakref.ref(function)
 
         def make() -> Any:  # noqa: ANN401

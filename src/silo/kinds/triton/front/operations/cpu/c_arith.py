@@ -442,7 +442,7 @@ def float_cast(call: ScalarCall, roundings: Mapping[int | None, str] = _MLIR_ROU
 
 
 def triton_float_cast(call: ScalarCall) -> str:
-    """:func:`float_cast` with Triton's numbers of roundings."""
+    """:func:`float_cast` for an operation whose attribute numbers the rounding modes as Triton does."""
     return float_cast(call, _TRITON_ROUNDINGS)
 
 
