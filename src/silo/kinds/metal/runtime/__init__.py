@@ -12,5 +12,5 @@ __all__ = ["FOLDER", "TORCH_HEADERS"]
 
 FOLDER = Path(__file__).parent
 
-# The names of torch's headers for Metal begin with this.
+# The prefix of the names of torch's headers for Metal.
 TORCH_HEADERS = "c10/metal/"

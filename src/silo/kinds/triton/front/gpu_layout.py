@@ -41,7 +41,7 @@ _BY_TRITON_NAME = {
 _TRAILING = (LayoutSlot("", AbiType.SCRATCH), LayoutSlot("", AbiType.PROFILE))
 
 
-# Flags among the parameters of a descriptor that was split up: Triton 3.6 has only the first, later versions have both.
+# Flags among the parameters of a descriptor that was split up: Triton 3.6 has only ``nan``, later versions have both.
 _FLAGS = ("nan", "tf32")
 
 # Element types that have one number on the device and another in CUtensorMapDataType: bfloat16, float32 (flush),
@@ -159,7 +159,8 @@ def complete_layout(
 def taken_apart(arguments: Sequence[LayoutSlot]) -> Iterator[list[LayoutSlot]]:
     """The possible layouts of code without tensor maps, in which each descriptor is replaced by several parameters.
 
-    These are its base, shape, strides, and one or two flags. Arguments without descriptors have a single layout.
+    A descriptor's parameters are its base, shape, strides, and one or two flags. Arguments without descriptors have a
+    single layout.
     """
     if all(slot.type is not AbiType.TENSORMAP for slot in arguments):
         yield list(arguments)

@@ -257,7 +257,8 @@ class VariantProvider(Protocol):
 
         None if this provider has none: the next provider is tried, and finally Triton.
 
-        Not called if a hook of the program would observe the compile. Its exceptions reach the caller of the kernel.
+        Not called if a hook of the program would observe the compile. Exceptions of this method reach the caller of the
+        kernel.
         """
         ...
 

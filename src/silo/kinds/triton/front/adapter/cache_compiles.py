@@ -384,7 +384,8 @@ def keeps_in_files() -> bool:
 def keep_files(entry: CacheEntry, text: str, files: Mapping[str, bytes]) -> None:
     """Puts the files of a compile into Triton's cache, in the same order as ``triton.compile``. Raises OSError.
 
-    The group file, by which Triton finds the others, comes last, so that an interrupted write is never found.
+    The group file, by which Triton finds the compile's other files, comes last, so that Triton never finds an
+    incomplete compile.
     """
     manager = _manager(entry)
     group = {f"{entry.name}.source": manager.put(text, f"{entry.name}.source")}

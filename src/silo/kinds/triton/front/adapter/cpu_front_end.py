@@ -74,7 +74,7 @@ class CpuFrontEndOptions:
     """All compile options that Triton's own backends know, so that a config for a GPU is accepted unchanged.
 
     The CPU uses ``debug``, ``sanitize_overflow``, ``enable_fp_fusion`` and the language's options of dots and fp8; the
-    others change nothing.
+    other options change nothing.
     """
 
     num_warps: int = 4

@@ -173,9 +173,9 @@ def _measured_by(tuner: Any) -> tuple[str, ...]:  # noqa: ANN401
 def pruned_configs(tuner: Any, configs: Sequence[Any], arguments: Mapping[str, object]) -> list[Any]:  # noqa: ANN401
     """The configs that a tuner's own pruning leaves of ``configs`` for a call with the arguments ``arguments``.
 
-    Works with every version of Triton. Triton passes positional arguments to a pruner in a mapping, and others by
-    keyword; a performance model gets all by keyword. Which arguments were positional is not known here, so a pruner
-    receives all of them in both ways.
+    Works with every version of Triton. Triton passes a call's positional arguments to a pruner in a mapping, and
+    keyword arguments by keyword; a performance model gets all arguments by keyword. Which arguments were positional is
+    not known here, so a pruner receives all arguments in both ways.
     """
     pruner = copy.copy(tuner)
     pruner.configs, pruner.nargs = list(configs), {}
@@ -297,7 +297,7 @@ def wrap(
     twin.__dict__.update(function.__dict__)
     twin.__dict__.pop(UPDATE, None)
     twin.__dict__["__signature__"] = inspect.signature(function.fn)
-    # caches of compiled kernels belong to one function object, and hold a method of it
+    # Caches of compiled kernels hold a method of their function object, so the copy gets caches of its own.
     if hasattr(base, "create_binder"):
         give_caches(twin, defaultdict(twin.create_binder))
     launcher = launcher_factory(twin)

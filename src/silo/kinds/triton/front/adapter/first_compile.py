@@ -1,7 +1,7 @@
 """Intercepts work that Triton repeats in every process before its first launch, so that results can be reused.
 
-Triton hashes its own installation (``triton_key``), which is part of the key of every compile. Its drivers build C
-modules for the host (``cuda_utils``; in 3.6 also launchers) unless Triton's cache has them.
+Triton hashes its own installation (``triton_key``); the hash is part of the key of every compile. Triton's drivers
+build C modules for the host (``cuda_utils``; in 3.6 also launchers) unless Triton's cache has them.
 """
 
 from __future__ import annotations

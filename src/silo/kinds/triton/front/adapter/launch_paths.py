@@ -114,7 +114,7 @@ def enter_launch(
     """Calls the enter hooks with lazy metadata like Triton's; returns a function that calls the exit hooks.
 
     The metadata holds the kernel's ``name``, its ``stream``, and the values of the kernel's own ``launch_metadata``, if
-    it has one. Its ``function`` is None, because a launch by Silo lacks a function handle of Triton.
+    it has one. The metadata's ``function`` is None, because a launch by Silo lacks a function handle of Triton.
     """
     knobs: Any = module("triton.knobs")
     lazy_metadata = module("triton.compiler.compiler").LazyDict(

@@ -119,7 +119,8 @@ def reference_to(kernel: Any) -> tuple[Any, tuple[str, str]]:  # noqa: ANN401  #
     which leads elsewhere.
 
     Raises:
-        ArgumentError: no module holds the kernel. It is a TypeError, as for all objects that cannot be pickled.
+        ArgumentError: no module holds the kernel. It is a TypeError, like Python's error for objects that
+            cannot be pickled.
     """
     function = kernel.fn
     module, name = str(function.__module__), str(function.__qualname__)

@@ -304,8 +304,8 @@ class Serving:
         """Triton's own kernel object for the variant; the recording is read when the object is first used."""
         constants = {two.name: two.value for two in call.arguments if two.kind is ValueKind.CONSTANT}
         options, target = options_and_target
-        # A weak reference: the function keeps the binding alive, and the binding keeps this object as its tag, so a
-        # strong reference would keep the function alive forever.
+        # A weak reference avoids a cycle: the function keeps the binding alive, and the binding holds this object as
+        # its tag.
         reference = weakref.ref(function)
 
         def make() -> Any:  # noqa: ANN401

@@ -113,7 +113,7 @@ def inline_parts(operation: Operation) -> list[Operation]:
 class _Expression:
     """The C text of the expression that a PTX text computes.
 
-    Nodes that are read once are written in place; all others are first defined as constants.
+    Nodes that are read once are written in place; all other nodes are first defined as constants.
     """
 
     def __init__(self, call: ScalarCall, program: PtxProgram) -> None:
