@@ -216,10 +216,16 @@ class ReachedCode:
         return list(values.items())
 
     def meet(self, function: Any, name: str) -> None:  # noqa: ANN401
-        """Called for each free name in a function's text, if the name has a value."""
+        """Does nothing; subclasses override this method.
+
+        It is called for each free name ``name`` in the text of ``function``, if the name has a value.
+        """
 
     def follow(self, holder: Any, name: str, value: Any) -> None:  # noqa: ANN401
-        """Called for each attribute that a function's text reads from an object that it names."""
+        """Does nothing; subclasses override this method.
+
+        It is called for each attribute ``name`` that a function's text reads from an object ``holder``.
+        """
 
     def _is_whole(self, value: object) -> bool:
         """Whether the description of an object already covers its attributes, so that they are not followed."""

@@ -174,7 +174,7 @@ def report_at_exit(passed: Callable[[], Mapping[str, int]]) -> None:
 
 
 def _inherit(passed: Callable[[], Mapping[str, int]]) -> None:
-    """Called in a forked child: all counts so far belong to its parent."""
+    """Records all counts so far as the parent's; called in a forked child, whose report leaves these counts out."""
     _inherited.clear()
     _inherited.update({id(kernel): ((*kernel.launches, kernel.variant_count), kernel.reasons) for kernel in TABLE})
     _passed_before.clear()

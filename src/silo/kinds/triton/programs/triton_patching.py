@@ -141,7 +141,10 @@ def accelerate() -> Acceleration:
 
 
 def accelerate_once() -> None:
-    """Acts on ``SILO_ACCELERATE=1`` when Triton is imported: once in a process, until it ends."""
+    """With ``SILO_ACCELERATE=1``: switches acceleration on until the process ends, at the first call only.
+
+    Called when Triton is imported.
+    """
     global _by_setting  # noqa: PLW0603  # Triton's plug-in may be imported anew
     if _by_setting is None:
         _by_setting = accelerate()

@@ -502,7 +502,10 @@ def _later() -> Any:  # noqa: ANN401
     kind = module("triton.compiler.compiler").CompiledKernel
 
     def look(self: Any, name: str) -> Any:  # noqa: ANN401
-        """Called by Python for attributes that the object lacks."""
+        """Makes the kernel on the first call, and returns its attribute ``name``.
+
+        Python calls this method only for attributes that the object lacks.
+        """
         members = cast("dict[str, Any]", vars(self))
         if name.startswith("__") and name.endswith("__"):
             raise _missing(self, name)

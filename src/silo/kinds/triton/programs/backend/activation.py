@@ -113,7 +113,10 @@ def complete_keys() -> bool:
 
 
 def begin_acceleration() -> bool:
-    """With ``SILO_ACCELERATE=1``: lets Silo serve this program's launches, from the end of ``import triton`` on."""
+    """With ``SILO_ACCELERATE=1``: lets Silo serve this program's launches, from the end of ``import triton`` on.
+
+    Returns whether the setting is on.
+    """
     if not accelerate_wanted():
         return False
     import logging  # noqa: PLC0415  # as above
@@ -129,7 +132,10 @@ def begin_acceleration() -> bool:
 
 
 def begin_checks() -> bool:
-    """With ``SILO_CHECK=1``: fills new memory of torch with a pattern, so that kernels that read it are found."""
+    """With ``SILO_CHECK=1``: fills new memory of torch with a pattern, so that kernels that read it are found.
+
+    Returns whether the setting is on.
+    """
     if not checks_wanted():
         return False
     from silo.core.plugins import load_place  # noqa: PLC0415  # few programs ask for it
@@ -140,7 +146,10 @@ def begin_checks() -> bool:
 
 
 def begin_records() -> bool:
-    """With ``SILO_RECORD`` or ``SILO_BUNDLE``: records or serves compiled code, from ``import triton`` on."""
+    """With ``SILO_RECORD`` or ``SILO_BUNDLE``: records or serves compiled code, from ``import triton`` on.
+
+    Returns whether one of the settings is on.
+    """
     if not records_wanted():
         return False
     from silo.core.plugins import load_place  # noqa: PLC0415  # few programs ask for it

@@ -102,7 +102,7 @@ class TunerSearches:
         self._logged = -math.inf  # time of the last log line about a search's progress
 
     def prune(self, tuner: Any, original: Callable[[], Sequence[Any]]) -> Sequence[Any]:  # noqa: ANN401
-        """Called when Triton calls the author's pruning; a search of the remaining configs may follow."""
+        """Runs the author's pruning by ``original()``; returns the remaining configs. A search may follow."""
         configs = original()
         self._end()
         _local.next, _local.finished = (tuner, list(configs)), None
