@@ -48,9 +48,10 @@ class ShaderBuffer:
 
 @frozen
 class ShaderLayout:
-    """How to launch a shader. ``function`` is the kernel's name in the library, ``group`` the shape of a threadgroup.
+    """The facts with which a library launches a shader.
 
-    ``read`` and ``written`` are indices of arrays that are only read, or only written; others are read and written.
+    ``function`` is the kernel's name in the library, ``group`` the shape of a threadgroup. ``read`` and ``written`` are
+    indices of arrays that are only read, or only written; other arrays are read and written.
     """
 
     function: str

@@ -1,4 +1,4 @@
-"""``silo.metal``, and kernels in Metal Shading Language as sources."""
+"""Defines ``silo.metal``, and represents kernels in Metal Shading Language as sources."""
 
 from __future__ import annotations
 

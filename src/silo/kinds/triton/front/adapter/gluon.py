@@ -1,4 +1,7 @@
-"""Gluon: its kernels, its layouts as values for keys and manifests, and the layouts of tensor descriptors."""
+"""Recognises Gluon's kernels and layouts, and converts layouts, also those of tensor descriptors, to values and back.
+
+These values can be part of keys and manifests.
+"""
 
 from __future__ import annotations
 

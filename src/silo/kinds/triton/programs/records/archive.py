@@ -1,4 +1,4 @@
-"""A recording: its entries, the contents of its bundle and journal, and additions by this process.
+"""Reads and writes a recording: the entries in its bundle, and those in its journal, to which processes append.
 
 Many processes may use one recording at once.
 """
