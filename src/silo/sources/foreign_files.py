@@ -133,7 +133,7 @@ def refuse_joined_words(texts: Sequence[str], shown: str) -> None:
 
 
 def _parts(word: str, names: Collection[str]) -> tuple[str, ...]:
-    """Returns the fewest names, two to four, whose concatenation is ``word``; () if there are none.
+    """Returns the fewest names, two to four, whose concatenation is ``word``; else ().
 
     More names are not considered, because many texts contain single letters and ``_`` as names.
     """

@@ -94,7 +94,7 @@ class TakesTuples(Protocol):
 
 @runtime_checkable
 class RunsInLibrary(Protocol):
-    """A source whose kernels may be launched by a library (such as MLX) on the caller's arrays, without a driver."""
+    """A source whose kernels may be launched by a library, for example MLX, on the caller's arrays, not by a driver."""
 
     @property
     def in_library(self) -> bool:

@@ -41,7 +41,7 @@ __all__ = [
 
 
 class NotSpecial:
-    """The type of :data:`NOT_SPECIAL`, which stands for "not an object of the library"."""
+    """The type of :data:`NOT_SPECIAL`, whose meaning is "not an object of the library"."""
 
 
 NOT_SPECIAL: Final = NotSpecial()
