@@ -68,7 +68,10 @@ def newest(studies: Iterable[FleetStudy]) -> dict[tuple[str, str, str], FleetStu
 
 @dataclass(frozen=True)
 class Coverage:
-    """A table of one kernel's studies: a row for each case's sizes, a column for each device model; None: no study."""
+    """A table of one kernel's studies: a row for each case's sizes, a column for each device model.
+
+    A cell is None if there is no study for the sizes and the device model.
+    """
 
     kernel: str
     devices: tuple[str, ...]
@@ -76,13 +79,16 @@ class Coverage:
 
     @property
     def covered(self) -> tuple[int, int]:
-        """How many cells of the table have a winner, and how many cells it has."""
+        """The number of the table's cells that have a winner, and the number of all cells."""
         cells = [cell for _, row in self.rows for cell in row]
         return sum(cell is not None and cell.winner is not None for cell in cells), len(cells)
 
 
 def coverage(studies: Sequence[FleetStudy]) -> list[Coverage]:
-    """Returns the table of each kernel; all have the same columns: all device models of the studies. Pure."""
+    """Returns the table of each kernel; all tables have the same columns, the device models of all studies.
+
+    A pure function.
+    """
     cells = newest(studies)
     devices = tuple(sorted({study.device for study in studies}))
     tables: list[Coverage] = []
@@ -115,9 +121,9 @@ class Spread:
 
 
 def spread(studies: Sequence[FleetStudy]) -> list[Spread]:
-    """Returns how the winners differ over device models. Sizes measured on one model only are left out. Pure.
+    """Returns how the winners differ over device models. Sizes measured on one model only are left out.
 
-    The entries with the most different winners come first.
+    The entries with the most different winners come first. A pure function.
     """
     groups: dict[tuple[str, str], list[FleetStudy]] = {}
     for (kernel, sizes, _), study in newest(studies).items():

@@ -95,7 +95,7 @@ class OtherSizes:
 
     @classmethod
     def of(cls, study: Study, learnt: Generalization) -> OtherSizes:
-        """Returns the table of one generalization. ``study`` is one of the studies that ``learnt`` was learnt from."""
+        """Returns the table for ``learnt``, which was learnt from several studies; ``study`` is any one of them."""
         held_out = [f"{item / 10_000:.1f} %" for item in learnt.fitted.held_out] or [""] * len(learnt.samples)
         rows = tuple(
             (

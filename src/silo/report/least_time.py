@@ -99,7 +99,7 @@ def dot_dtype(signature: Signature) -> str:
     """Returns the dtype of the matrix products whose rate a kernel is compared with.
 
     It is the narrowest floating-point dtype of the kernel's arrays, or float32 without such arrays. bfloat16 counts as
-    float16, which devices multiply at the same rate. Narrower and wider dtypes have no ceiling.
+    float16, which devices multiply at the same rate. For floats of 8 or 64 bits no ceiling is measured.
     """
     floats = [
         parameter.dtype for parameter in signature.parameters if parameter.dtype and parameter.dtype.kind in _FLOATS

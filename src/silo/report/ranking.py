@@ -53,11 +53,11 @@ class FrontPoint:
 
 
 def front(trials: Sequence[Trial], metric: str) -> tuple[FrontPoint, ...]:
-    """Returns the Pareto front of time and another metric: configs that no other beats in both, fastest first. Pure.
+    """Returns the Pareto front of time and another metric: configs that no other beats in both, fastest first.
 
     :mod:`silo.tuner.objective` lists the metrics. Each config after the first has less of the metric than all faster
     configs, so the front answers "the fastest config with at most 40 registers". Configs whose trials do not have the
-    metric are left out.
+    metric are left out. A pure function.
     """
     amounts = {config.order_key: value for config, value in values_of(metric, trials).items()}
     points: list[FrontPoint] = []

@@ -1,13 +1,12 @@
 """Caches of other GPU runtimes that a bundle carries: the cubins of DeepGEMM and of FlashInfer.
 
-A program that uses one of these runtimes beside Triton finds its code in a folder that an environment variable names.
-``silo exec --record K.silo --caches NAMES`` gives each runtime a new folder, and puts the files that the program left
-in it into ``K.silo`` as attachments. ``silo exec --bundle K.silo`` writes the files into a folder of the store and sets
-the variable. The runtime itself decides by its own key whether it can use a file.
+Each of these runtimes keeps compiled code in a folder that an environment variable names; a program may use them beside
+Triton. ``silo exec --record K.silo --caches NAMES`` gives each runtime a new folder, and puts the files that the
+program left in it into ``K.silo`` as attachments. ``silo exec --bundle K.silo`` writes the files into a folder of the
+store and sets the variable. The runtime itself decides by its own key whether it can use a file.
 
-Only texts and code for GPUs are carried: no file of these patterns is loaded into the process, compiled or executed on
-the host. A cubin is an ELF file for the machine ``EM_CUDA``; a file named ``*.cubin`` with any other content is
-refused.
+Only texts and code for GPUs are carried: no carried file is loaded into the process, compiled or executed on the host.
+A cubin is an ELF file for the machine ``EM_CUDA``; a file named ``*.cubin`` with any other content is refused.
 """
 
 from __future__ import annotations
@@ -120,7 +119,9 @@ def cache_folder(name: str) -> CacheFolder:
 
 
 def check_file(path: str, data: bytes) -> Decision:
-    """Decides whether a bundle may carry a file: its path is plain and relative, and a cubin is code for a GPU. Pure.
+    """Decides whether a bundle may carry a file: its path is plain and relative, and a cubin is code for a GPU.
+
+    A pure function.
 
     >>> check_file("cache/../kernel.cu", b"")
     Rejected(reason="'..' is not a plain name")
@@ -273,8 +274,8 @@ def _carried(bundle: Bundle, name: str) -> dict[str, BlobRef]:
 
 
 def _write_file(bundle: Bundle, cache: CacheFolder, root: Path, relative: str, ref: BlobRef) -> None:
-    # A bundle may come from a stranger, so the names and bytes of its files pass the checks that files of a folder
-    # pass.
+    # A bundle may come from a stranger, so the names and bytes of its files must pass the same checks as files that are
+    # put into a bundle.
     allowed: Decision = Accepted() if cache.holds(relative) else Rejected(f"{cache.project} keeps no such file")
     path, data = root / relative, b""
     if allowed:

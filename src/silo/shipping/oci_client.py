@@ -1,8 +1,8 @@
 """An HTTP client for one repository of a registry: its blobs and manifests, by the OCI distribution specification.
 
 A registry is not trusted: every download must have the requested size and SHA-256, or it is rejected. A password is
-sent over TLS, and only to its own registry or to the token server that the registry names. It is not sent to the target
-of a redirection.
+sent over TLS, and only to the registry that it belongs to, or to the token server that this registry names. It is not
+sent to the target of a redirection.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ class Registry:
     def put_manifest(self, name: str, media_type: str, data: bytes) -> bool:
         """Writes a manifest under a tag or its digest.
 
-        Returns whether the registry lists it among the manifests that refer to its subject.
+        Returns whether the registry lists the new manifest among the manifests that refer to its subject.
         """
         headers = {"Content-Type": media_type, "Content-Length": str(len(data))}
         with self._reply("PUT", f"manifests/{name}", (201, 202), body=data, headers=headers) as reply:
@@ -225,7 +225,7 @@ class Registry:
         headers: Mapping[str, str] | None = None,
         most: int = 0,
     ) -> Generator[Reply]:
-        """Sends a request; yields the reply, whose body may have ``most`` bytes.
+        """Sends a request; yields the reply, whose body may have at most ``most`` bytes.
 
         Raises RegistryError if the status of the reply is not among the expected ones.
         """

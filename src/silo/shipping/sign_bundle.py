@@ -1,4 +1,4 @@
-"""``silo keygen``, ``silo sign``, ``silo verify``: keys, and signatures of bundles."""
+"""``silo keygen``, ``silo sign``, ``silo verify``: makes keys, signs bundles, and checks bundles and signatures."""
 
 from __future__ import annotations
 

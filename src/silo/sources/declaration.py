@@ -15,7 +15,7 @@ __all__ = ["Declaration", "PlainCallable", "plain_callable"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """The declaration that a source plug-in reads from an object. Arguments of ``silo.kernel`` take precedence.
+    """The declaration that a source plug-in reads from an object. Arguments of ``silo.kernel`` take precedence over it.
 
     Attributes:
         source: the kernel.
@@ -23,12 +23,12 @@ class Declaration:
         key: the scalar arguments that tuning depends on.
         grid: the grid, in the form that ``silo.kernel`` accepts.
         release_gil: see ``silo.kernel``.
-        prunes: the source prunes the configs of ``space`` at each call (:class:`PrunesConfigs`).
-        open_blocks: if no space is given, calls may omit block sizes, which are then inferred from the code.
+        prunes: whether the source prunes the configs of ``space`` at each call (:class:`PrunesConfigs`).
+        open_blocks: whether calls may omit block sizes if no space is given; the sizes are then inferred from the code.
         zeroed: configs of ``space``, each with the arguments that must be set to zero before its launch.
         refusals: reasons why the object's own space cannot be used; with any reason, making the kernel fails unless
             ``silo.kernel`` is given another space.
-        remarks: parts of the object that have no effect; they are reported if its own space is used.
+        remarks: parts of the object that have no effect; they are reported if the object's own space is used.
     """
 
     source: KernelSource

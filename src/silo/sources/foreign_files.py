@@ -23,7 +23,8 @@ _READS = re.compile(
 )
 
 
-# C++14 trigraphs for ``#`` and for the backslash of a continued line, and NUL, which clang treats as a space.
+# Characters that may hide a directive: the C++14 trigraphs for ``#`` and for the backslash of a continued line, and
+# NUL, which clang treats as a space.
 _HIDES = re.compile(r"\?\?[=/]|\0")
 # Tests whether a header exists. The answer may differ from machine to machine, so tests are allowed only for headers in
 # the text's folders and for headers of the language.
@@ -58,7 +59,7 @@ def refuse_foreign_files(
 
     clang reads any file for these directives, and GPU compilers do not support them. A kind of kernel first replaces
     each ``#include`` of a file in the folders that its users name, and then calls this function. If it is unclear
-    whether text is a directive (one within a comment), the text is refused.
+    whether a piece of text is a directive (for example, within a comment), the text is refused.
 
     >>> refuse_foreign_files("#include <metal_stdlib>\n", "add.metal")
     >>> refuse_foreign_files("\n# em\\\nbed \"/etc/passwd\"\n", "add.metal")
@@ -67,7 +68,7 @@ def refuse_foreign_files(
 
     Args:
         text: the text of a file.
-        shown: its name in the message.
+        shown: the file's name in the message.
         library: the headers that a text may include, in angle brackets; None if the kind has checked the includes.
         folders: prefixes of further names that it may include, for example ``c10/metal/``.
     """
@@ -132,7 +133,7 @@ def refuse_joined_words(texts: Sequence[str], shown: str) -> None:
 
 
 def _parts(word: str, names: Collection[str]) -> tuple[str, ...]:
-    """Returns the fewest names, two to four, whose concatenation is ``word``; () if there are none.
+    """Returns the fewest names, two to four, whose concatenation is ``word``; else ().
 
     More names are not considered, because many texts contain single letters and ``_`` as names.
     """
@@ -149,7 +150,7 @@ def _parts(word: str, names: Collection[str]) -> tuple[str, ...]:
 
 
 def _line(pieces: Sequence[str], offset: int) -> int:
-    """Returns the line number of a position in a text with continued lines joined; ``pieces`` are what was joined."""
+    """Returns the line number of a position in a text whose continued lines were joined from ``pieces``."""
     at, line = 0, 1
     for piece in pieces:
         if at + len(piece) >= offset:

@@ -1,4 +1,4 @@
-"""The protocol of sources against which calls can be resolved, whatever language the kernel is written in."""
+"""The protocol of sources, in any language, that turn a call's arguments into a signature and a specialization."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["BringsCode", "GivenCode", "KernelSource", "PrunesConfigs", "ReadsPla
 
 
 class KernelSource(Source, Protocol):
-    """A source against which calls can be resolved.
+    """A kernel before compilation that can be called: the protocol finds the signature and specialization of each call.
 
     A subclass overrides ``heuristics``, ``exact``, ``extents`` and ``constants_of`` only if its kernels have such
     facts; by default they are empty.
@@ -94,7 +94,7 @@ class TakesTuples(Protocol):
 
 @runtime_checkable
 class RunsInLibrary(Protocol):
-    """A source whose kernels a library's function may launch, on the caller's own objects, in place of a driver."""
+    """A source whose kernels may be launched by a library, for example MLX, on the caller's arrays, not by a driver."""
 
     @property
     def in_library(self) -> bool:
@@ -137,7 +137,7 @@ class ReadsPlaces(Protocol):
 class GivenCode:
     """Code that exists already, as a variant; ``reason`` describes its origin.
 
-    ``generic``: it assumes nothing about the arguments, so it serves every call with arguments of its types.
+    ``generic``: the code assumes nothing about the arguments, so it serves every call with arguments of its types.
     """
 
     variant: Variant
@@ -166,5 +166,8 @@ class BringsCode(Protocol):
         ...
 
     def code_text(self, form: str, target: str | None) -> tuple[Target, str]:
-        """Returns one form of the first code for ``target``, as text. Raises SourceError, ToolchainError."""
+        """Returns the target and text of the first code for ``target`` that has the form ``form``, for example ``ptx``.
+
+        With None as ``target``, code for any target counts. Raises SourceError, ToolchainError.
+        """
         ...

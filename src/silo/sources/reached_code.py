@@ -1,8 +1,8 @@
 """The content of a fingerprint: a kernel's source, the functions it calls and the globals it reads, without paths.
 
-All of it is reached from the kernel in the order of its source, so the result does not depend on the folder, the
-process or the order of imports. Each kind of source defines how its library wraps functions and constants. The library
-itself is identified by name: its version is part of the compiler's identity.
+The objects are visited in the order in which the kernel's source names them, so the result does not depend on the
+folder, the process or the order of imports. Each kind of source defines how its library wraps functions and constants.
+The library itself is identified by name: its version is part of the compiler's identity.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ Names: TypeAlias = tuple[tuple[str, ...], ...]
 
 
 class ReachedCode:
-    """The functions and classes reached so far, as ``parts``; a reference is an index into ``parts``, so cycles end.
+    """The functions and classes reached so far, as ``parts``. A reference to one is its index in ``parts``.
 
-    Kinds of sources inherit from this class and override the methods that depend on their library.
+    So functions that call each other are described once. Kinds of sources inherit from this class and override the
+    methods that depend on their library.
     """
 
     libraries: ClassVar[tuple[str, ...]] = ("builtins", "math", "typing", "copy")
@@ -77,7 +78,7 @@ class ReachedCode:
         return function
 
     def is_constant(self, value: Any) -> bool:  # noqa: ANN401
-        """Whether an object is the library's wrapper of a constant, with the content in ``value``."""
+        """Whether an object is the library's wrapper of a constant, with the constant in its attribute ``value``."""
         del value
         return False
 
@@ -215,10 +216,16 @@ class ReachedCode:
         return list(values.items())
 
     def meet(self, function: Any, name: str) -> None:  # noqa: ANN401
-        """Called for each free name in a function's text, if the name has a value."""
+        """Does nothing; subclasses override this method.
+
+        It is called for each free name ``name`` in the text of ``function``, if the name has a value.
+        """
 
     def follow(self, holder: Any, name: str, value: Any) -> None:  # noqa: ANN401
-        """Called for each attribute that a function's text reads from an object that it names."""
+        """Does nothing; subclasses override this method.
+
+        It is called for each attribute ``name`` that a function's text reads from an object ``holder``.
+        """
 
     def _is_whole(self, value: object) -> bool:
         """Whether the description of an object already covers its attributes, so that they are not followed."""
@@ -422,7 +429,8 @@ def reached_by(code: ReachedObjects, root: Any) -> JSON:  # noqa: ANN401
 def plain_function(function: Any, libraries: Sequence[str]) -> Any:  # noqa: ANN401
     """Returns the author's function inside wrappers of a library or ``functools``; any other object unchanged."""
     while True:
-        # a bound method has its function's attributes, but depends on its object too
+        # A bound method is not unwrapped: it shows its function's attributes, __wrapped__ too, but its object also
+        # decides the behaviour.
         if isinstance(function, MethodType):
             return function
         if isinstance(function, staticmethod | classmethod):

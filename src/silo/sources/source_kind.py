@@ -50,7 +50,7 @@ class SourceKind(Protocol):
         ...
 
     def wrap(self, source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> Any:  # noqa: ANN401
-        """Returns the object that users get and call; calls and subscripts of it go to the launcher.
+        """Returns the kernel object that users call; calls and subscripts of this object go to the launcher.
 
         ``members`` (``cases``, ``warmup``, ``compiled``, ``bind``, ``explain``, ``kernel``) become its attributes.
         ``silo.sources.declaration.plain_callable`` suits kinds whose kernels are called only from Python.
@@ -60,7 +60,7 @@ class SourceKind(Protocol):
 
 @runtime_checkable
 class DefinesKernels(Protocol):
-    """A kind whose kernels users make by ``silo.NAME(...)``, with the kind's name."""
+    """A kind whose kernels users make by ``silo.NAME(...)``, where NAME is the kind's name."""
 
     @property
     def define(self) -> Callable[..., object]:

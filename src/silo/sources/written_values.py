@@ -41,7 +41,7 @@ __all__ = [
 
 
 class NotSpecial:
-    """The type of :data:`NOT_SPECIAL`."""
+    """The type of :data:`NOT_SPECIAL`, whose meaning is "not an object of the library"."""
 
 
 NOT_SPECIAL: Final = NotSpecial()
@@ -219,7 +219,7 @@ _AXES = 3
 
 @dataclass(frozen=True, slots=True)
 class LaunchOptions:
-    """An author's launch options, as expressions over constants; None if the language decides an option."""
+    """An author's launch options, as expressions over constants. An option that the language decides is None."""
 
     block: tuple[Node, ...] | None = None
     cluster: tuple[Node, ...] | None = None

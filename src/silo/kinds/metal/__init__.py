@@ -1,1 +1,4 @@
-"""The kind ``metal``: ``front`` reads texts; the other modules compile them for CPUs or pass them to Apple's GPUs."""
+"""The kind ``metal``, kernels in Metal Shading Language: reads, compiles and launches them.
+
+On CPUs the kernels run as C++ compiled by clang; on Apple's GPUs, torch or MLX launches their texts.
+"""

@@ -44,9 +44,9 @@ def quoted(text: str) -> str:
 
 
 def _held(argument: MetalArgument) -> str:
-    """Returns C++ that reads an argument from the entry's parameters, once in a launch; "" for any other argument.
+    """Returns C++ that reads an array or a number from the entry's parameters, once in a launch.
 
-    The entry's parameters hold arrays and numbers, but no threadgroup memory and no positions.
+    "" for threadgroup memory and positions, which are not among the entry's parameters.
     """
     slot = f"parameters[{argument.number}]"
     match argument.role:
@@ -80,7 +80,7 @@ def _passed(argument: MetalArgument, file: str) -> str:
 # Metal allows a cast from half to bfloat, which clang refuses for its own bfloat type.
 _CASTS = "#define static_cast ::silo_metal::cast\n"
 _END_OF_CASTS = "#undef static_cast\n"
-# Assembly is refused: it would be for another machine, and the CPU's assembler can read files (.incbin).
+# Assembly is refused: it would be for another machine than the CPU, and the CPU's assembler can read files (.incbin).
 _WORDS_OF_ASSEMBLY = ("asm", "__asm", "__asm__")
 _ASSEMBLY = "".join(f"#define {one} SILO_assembly_does_not_run_on_the_CPU\n" for one in _WORDS_OF_ASSEMBLY)
 _END_OF_ASSEMBLY = "".join(f"#undef {one}\n" for one in _WORDS_OF_ASSEMBLY)
@@ -157,7 +157,8 @@ def compile_job(job: CompileJob, clang: CCompiler, identity: str) -> Compiled:
     except CompileError as error:
         if emulated.waits or "undefined reference to `" + _WAITING not in str(error):
             raise
-        # The function of an included header waits for threads, which may_wait() cannot see from the names in the text.
+        # A function of an included header waits for threads. may_wait() did not notice this, because it only reads the
+        # names in the kernel's own text.
         emulated = replace(emulated, waits=True)
         built = _built(emulated, entry, job.target, flags, clang)
     stack = stack_needed(built.log) if emulated.waits else STACK

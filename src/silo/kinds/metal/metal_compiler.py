@@ -33,7 +33,7 @@ class _Facts(CodeFacts):
 
     @property
     def effects(self) -> Mapping[str, Effect]:
-        """The effects in the source's signature."""
+        """The effect through each array parameter, from the source's signature."""
         return self._effects
 
 

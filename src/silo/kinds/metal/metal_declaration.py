@@ -25,7 +25,8 @@ EMULATOR = CompilerDeclaration(
         ),
     ),
     blobs=(BlobKind("so", host_code=True), BlobKind("metaljob", checked_text=True)),
-    # The code that reads the text, and this package with the headers against which the text is compiled.
+    # The packages whose code decides the compiled code: they read the text, and have the headers against which it is
+    # compiled.
     code=("silo.kinds.metal", "-silo.kinds.metal.programs", "silo.emulation", "silo.drivers.metal"),
 )
 

@@ -89,7 +89,8 @@ def rewritten(text: str) -> str:
 def _number(word: Token, start: int) -> list[_Edit]:
     """Returns the edits for a number that C++ reads differently: ``1.0`` is a float in Metal, and ``1.0bf`` a bfloat.
 
-    Clang's flag for float literals has no effect in templates: when one is instantiated, the literal is a double again.
+    Clang's flag for float literals has no effect in templates: in an instance of a template, the literal is a double
+    again.
     """
     text, hexadecimal = word.text, word.text[:2].lower() == "0x"
     if word.kind is not TokenKind.NUMBER:
@@ -348,7 +349,7 @@ def _applied(text: str, edits: Sequence[_Edit]) -> str:
 
 
 class BufferRole(Enum):
-    """What a launch passes for one argument of the kernel's function."""
+    """The kind of value that a launch passes for one argument of the kernel's function."""
 
     POINTER = "pointer"  # an array: `device T*`, `constant T*`
     REFERENCE = "reference"  # the contents of an array: `device T&`, a struct in `constant T&`
@@ -391,9 +392,10 @@ class EmulatorJob:
 
     ``source`` is the text as C++, with the same lines as ``file``; ``function`` is the kernel's C++ expression
     (``add``, ``add<float>``). ``group`` is the shape of a threadgroup. ``waits``: threads may wait for each other; if
-    it is False and they do, the job is compiled again with True. ``cut``: the grid may end within a threadgroup, and
-    the last three slots of the layout are the grid's threads along x, y and z. ``headers`` is the digest of torch's
-    headers if the text includes any, else "". ``chunk`` and ``threads`` become options of the launch info.
+    it is False, but the linker finds that they wait, the job is compiled again with True. ``cut``: the grid may end
+    within a threadgroup, and the last three slots of the layout are the grid's extents in threads along x, y and z.
+    ``headers`` is the digest of torch's headers if the text includes any, else "". ``chunk`` and ``threads`` become
+    options of the launch info.
     """
 
     source: str

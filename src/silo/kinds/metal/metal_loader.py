@@ -43,7 +43,7 @@ class MlxBody:
 
 
 def mlx_body(text: str, plan: ShaderLayout, kernel: str) -> MlxBody:
-    """Returns the kernel of a layout in MLX's form.
+    """Returns the kernel ``plan.function`` of a text in MLX's form.
 
     The header is the whole text, with the kernel, because other functions may use any part of it. The body declares
     each parameter again, with its type from the text, as a copy of MLX's own parameter.

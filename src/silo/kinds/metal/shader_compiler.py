@@ -48,9 +48,10 @@ class ShaderBuffer:
 
 @frozen
 class ShaderLayout:
-    """How to launch a shader. ``function`` is the kernel's name in the library, ``group`` the shape of a threadgroup.
+    """The facts with which a library launches a shader.
 
-    ``read`` and ``written`` are indices of arrays that are only read, or only written; others are read and written.
+    ``function`` is the kernel's name in the library, ``group`` the shape of a threadgroup. ``read`` and ``written`` are
+    indices of arrays that are only read, or only written; other arrays are read and written.
     """
 
     function: str
@@ -117,7 +118,7 @@ class _Facts(CodeFacts):
 
     @property
     def effects(self) -> Mapping[str, Effect]:
-        """The effects in the source's signature."""
+        """The effect through each array parameter, from the source's signature."""
         return self._effects
 
 

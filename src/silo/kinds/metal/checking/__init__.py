@@ -1,1 +1,1 @@
-"""Checks Metal kernels: compiles them to code that checks its memory accesses, and runs it in several schedules."""
+"""Checks Metal kernels: compiles code that checks its memory accesses, and runs it with several orders of threads."""

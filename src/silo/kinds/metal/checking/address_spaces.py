@@ -1,7 +1,7 @@
 """Finds pointers of one address space used as another's: an error in Metal that CPU code would not show.
 
-Clang only checks the types here, compiled with Metal's address spaces. The classes of the emulator's library do not
-support address spaces, so of clang's messages only those about pointers count.
+Clang compiles the text with Metal's address spaces, only to check the types. The emulator's library does not support
+address spaces, so this also causes errors that do not matter: only clang's messages about pointers are used.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ class Mixed:
 
 
 def mixed_spaces(source: str, file: str, target: Target, clang: CCompiler) -> Mixed | None:
-    """Returns the first mixed pointer in a C++ text called ``file`` in messages; None if clang finds none."""
+    """Returns the first place at which a C++ text mixes address spaces; None if clang finds none.
+
+    ``file`` is the text's name in clang's messages.
+    """
     flags = (*code_flags(target), "-DSILO_METAL_STRICT")
     header = precompiled_header(clang, flags, HEADER)
     command = [*clang.command, *flags, "-fno-color-diagnostics", "-fno-caret-diagnostics", "-fsyntax-only"]

@@ -37,7 +37,7 @@ def compile_checked(
     """Compiles a kernel to code that checks each of its memory accesses. Equal kernels are compiled once in a process.
 
     Args:
-        kernel: its name.
+        kernel: the kernel's name.
         job: the kernel's compile job.
         effects: the kernel's effect through each parameter of the layout.
         target: the CPU level to compile for.

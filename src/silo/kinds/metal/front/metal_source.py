@@ -1,4 +1,4 @@
-"""``silo.metal``, and kernels in Metal Shading Language as sources."""
+"""Defines ``silo.metal``, and represents kernels in Metal Shading Language as sources."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class MetalSource(TextSource):
     group: tuple[Node, ...]
     memory: tuple[tuple[str, Node], ...] = ()
     kind: str = "metal"
-    # whether the grid may end within a threadgroup; then a call passes the grid's threads after the buffers
+    # whether the grid may end within a threadgroup; a call then passes the grid's extents in threads after the buffers
     cut: bool = False
 
     @property
@@ -144,7 +144,10 @@ class MetalSource(TextSource):
         return replace(parameter, dtype=facts.dtype)
 
     def ending_within_groups(self) -> MetalSource:
-        """Returns the kernel for grids that end within a threadgroup. Calls of it also pass the grid's threads."""
+        """Returns the kernel for grids that end within a threadgroup. A call also passes the grid's threads.
+
+        These are the grid's extents in threads along each axis.
+        """
         parameters = self.signature.parameters
         passed = [parameter for parameter in parameters if parameter.kind is not ParameterKind.CONSTEXPR]
         threads = [Parameter(f"threads_{axis}", ParameterKind.INTEGER, dtype("uint32")) for axis in "xyz"]

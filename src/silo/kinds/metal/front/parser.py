@@ -386,7 +386,7 @@ class _Parser:
         while self._at(begin) == "static":
             begin += 1
         if self._at(begin) != "constant" or self._at(opening) != "[[" or self._at(start + 1) != "(":
-            return  # an attribute of a parameter, or an unrelated use of the word
+            return  # ``function_constant`` is here an attribute of a parameter, or an unrelated name
         name = self._tokens[opening - 1]
         end = self._pairs[opening] + 1
         if self._at(end) != ";":
@@ -409,7 +409,7 @@ class _Parser:
         while self._at(end) not in (";", "", "="):
             end = self._pairs[end] + 1 if self._at(end) in _OPEN else end + 1
         if self._at(end) != ";":
-            return  # a pointer with a value, or not a declaration
+            return  # the tokens are a pointer with an initial value, or no declaration
         parts = self._split(start + 1, end)
         first = parts[0]
         if any(self._at(index) in ("*", "&", "(") for index in range(*first)):
@@ -560,7 +560,7 @@ class _Parser:
             if depth == 0:
                 break
             position = self._pairs[position] - 1 if self._at(position) == ")" else position - 1
-        # without template arguments here, they follow from the types of the parameters
+        # whether the instance's template arguments are written; if not, they follow from the types of its parameters
         written = self._at(at - 1) == ">"
         name = self._tokens[position - 1 if written else at - 1]
         host = _literal(attributes.get("host_name", ""))

@@ -60,7 +60,7 @@ def preprocess(text: str, file: str, folders: Sequence[Path], macro_names: Colle
 
     Args:
         text: the text.
-        file: its name, for messages.
+        file: the text's name, for messages.
         folders: the folders that are searched for included files, in this order. Nothing outside of them is read.
         macro_names: names that a launch defines. They count as defined, stay unexpanded, and no condition reads their
             value.

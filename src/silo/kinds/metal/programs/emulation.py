@@ -1,4 +1,4 @@
-"""``silo.emulated_metal``: ``torch.mps.compile_shader`` and MLX's ``metal_kernel`` for programs without a Mac."""
+"""``silo.emulated_metal``: replaces ``torch.mps.compile_shader`` and MLX's ``metal_kernel`` by the emulator."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def cast_of(casts: str | Mapping[int, str] | None, index: int) -> str | None:
 
 
 def packed(value: bool | float, cast: str | None) -> bytes:  # noqa: FBT001  # a number of any kind
-    """Returns the bytes that the kernel gets for a number. Raises ValueError if it does not fit."""
+    """Returns the bytes that the kernel gets for a number. Raises ValueError if the number does not fit the type."""
     form = _PLAIN[type(value)] if cast is None else CASTS[cast]
     try:
         if form == "bf16":
@@ -134,10 +134,10 @@ class RecordedCall:
 class EmulatedFunction:
     """A kernel of a library, called like torch's: arguments in the order of their buffer indices.
 
-    ``threads`` counts threads, not threadgroups; ``group_size`` has as many axes. Arguments are tensors on the CPU (or
-    arrays of another library), numbers, or sequences of numbers. A number without an entry in ``arg_casts`` is passed
-    as an integer of 8 bytes or a float of 4 bytes. It is an error here, unlike in torch, if the kernel reads another
-    number from these bytes.
+    ``threads`` counts threads, not threadgroups; ``group_size`` has as many axes as ``threads``. Arguments are tensors
+    on the CPU (or arrays of another library), numbers, or sequences of numbers. A number without an entry in
+    ``arg_casts`` is passed as an integer of 8 bytes or a float of 4 bytes. It is an error here, unlike in torch, if the
+    kernel reads another number from these bytes.
     """
 
     thread_execution_width = 32
@@ -165,7 +165,7 @@ class EmulatedFunction:
 
         Raises:
             ValueError: threads or a group that torch refuses.
-            ArgumentError: an argument is missing, or the kernel would read another value than it is passed.
+            ArgumentError: an argument is missing, or the kernel would read another value than the caller passed.
             CompileError: clang refuses the text.
         """
         if error_buf_idx is not None:

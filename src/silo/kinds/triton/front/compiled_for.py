@@ -103,7 +103,7 @@ def _facts(parameter: Parameter, attributes: tuple[tuple[str, object], ...], sou
 
 
 def config_of(call: CompileCall, kernel: str) -> Config:
-    """The compile options of a request that differ from the options of a call which sets none.
+    """A config with those compile options of a request that differ from the defaults of the request's target.
 
     Raises:
         SourceError: an option is set that Silo cannot express, so the code would be misidentified.
@@ -112,7 +112,11 @@ def config_of(call: CompileCall, kernel: str) -> Config:
 
 
 def options_config(given_options: Mapping[str, Any], target: Any, kernel: str) -> Config:  # noqa: ANN401  # Triton's GPUTarget
-    """The ``given_options`` compile options that differ from the defaults of one of Triton's targets."""
+    """A config with those of ``given_options`` that differ from the defaults of ``target``, and with all launch sizes.
+
+    ``num_warps``, ``num_stages`` and ``num_ctas`` are always part of the config. Raises SourceError as
+    :func:`config_of` does.
+    """
     usual = default_options(target)
     options: dict[str, Value] = {}
     for name, value in given_options.items():

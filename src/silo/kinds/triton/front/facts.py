@@ -17,7 +17,7 @@ __all__ = ["TtirFacts", "shows_its_memory"]
 
 
 class TtirFacts(CodeFacts):
-    """The facts of one lowered variant. ``module`` is its parsed text, if it was parsed already."""
+    """The facts of one lowered variant. ``module`` is the parsed ``text``; with None, the text is parsed on demand."""
 
     def __init__(
         self, text: str, signature: Signature, specialization: Specialization, module: Module | None = None
@@ -67,7 +67,7 @@ class TtirFacts(CodeFacts):
 def shows_its_memory(module: Module) -> Decision:
     """Whether all memory that a kernel (with the functions it calls) accesses belongs to its arguments.
 
-    This is false for grouped products: they read the addresses of matrices from an array of integers or pointers.
+    The answer is no for grouped products: they read the addresses of matrices from an array of integers or pointers.
     """
     from silo.kinds.triton.front.operations import tt  # noqa: PLC0415  # asked of code that was just lowered
 

@@ -1,4 +1,8 @@
-"""The parameters of Triton's GPU binaries (which remain, their order and types), and their launch info."""
+"""The parameters and the launch info of Triton's GPU binaries.
+
+Triton folds some of a kernel's parameters into the code. This module finds those that the binary still has, their order
+and their types.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,7 @@ _BY_TRITON_NAME = {
 _TRAILING = (LayoutSlot("", AbiType.SCRATCH), LayoutSlot("", AbiType.PROFILE))
 
 
-# Flags among the parameters of a descriptor that was split up: Triton 3.6 has only the first, later versions have both.
+# Flags among the parameters of a descriptor that was split up: Triton 3.6 has only ``nan``, later versions have both.
 _FLAGS = ("nan", "tf32")
 
 # Element types that have one number on the device and another in CUtensorMapDataType: bfloat16, float32 (flush),
@@ -155,7 +159,8 @@ def complete_layout(
 def taken_apart(arguments: Sequence[LayoutSlot]) -> Iterator[list[LayoutSlot]]:
     """The possible layouts of code without tensor maps, in which each descriptor is replaced by several parameters.
 
-    These are its base, shape, strides, and one or two flags. Arguments without descriptors have a single layout.
+    A descriptor's parameters are its base, shape, strides, and one or two flags. Arguments without descriptors have a
+    single layout.
     """
     if all(slot.type is not AbiType.TENSORMAP for slot in arguments):
         yield list(arguments)
@@ -186,7 +191,8 @@ def launch_info(
     counts clusters: its first axis has to be multiplied by the cluster's first dimension.
     """
     ctas = int(metadata.get("num_ctas", 1))
-    warps = int(metadata["num_warps"])  # with warp specialization this is the total, which Triton writes back
+    # with warp specialization Triton writes the total of all partitions' warps back to this member
+    warps = int(metadata["num_warps"])
     return LaunchInfo(
         entry=kernel.entry,
         layout=layout,

@@ -54,7 +54,7 @@ class Cursor:
         self.depth = 0
 
     def enter(self) -> None:
-        """Enters a part that may contain parts of the same kind, and limits how deep they nest.
+        """Begins a nested part of the text (an attribute, a type); raises an error if parts nest too deeply.
 
         Pair with :meth:`leave`.
         """
@@ -63,7 +63,7 @@ class Cursor:
             raise self.error("less deeply nested text")
 
     def leave(self) -> None:
-        """Leaves the part that the last :meth:`enter` began."""
+        """Ends the nested part that the last :meth:`enter` began."""
         self.depth -= 1
 
     def error(self, expected: str, position: int | None = None) -> SourceError:
@@ -248,7 +248,7 @@ FLOAT_FORMATS = {
 
 
 def float_from_bits(bits: int, name: str) -> float:
-    """The number with these bits; ``ValueError`` if the format has fewer bits.
+    """The number that ``bits`` encode in the format ``name``; ``ValueError`` if ``bits`` has more bits than the format.
 
     >>> float_from_bits(0x7F800000, "f32"), float_from_bits(0x3FC0, "bf16")
     (inf, 1.5)

@@ -73,7 +73,7 @@ class Value:
 class Operation:
     """One operation. ``location`` is ``file:line`` of the user's source if known, else "".
 
-    ``successors`` (of ``cf.br`` and ``cf.cond_br``), and the operands that each of them receives, are in order.
+    ``successors`` are the blocks to which ``cf.br`` or ``cf.cond_br`` may jump, in the order of the text.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Facts of code from a kernel's SSA form: effects on memory, traits, numerics, and contents that decide accesses."""
+"""Facts of code from a kernel's SSA form: effects on memory, traits, numerics, and arguments that decide accesses."""
 
 from __future__ import annotations
 
@@ -144,9 +144,9 @@ _BELOW = frozenset((2, 6))  # the predicates slt and ult of arith.cmpi
 
 
 def traits_of(module: Module, names: Sequence[str]) -> Traits:
-    """The traits of a module's kernel; functions it calls count as part of it.
+    """The traits of a module's kernel; functions that the kernel calls count as part of it.
 
-    ``names`` are the names of its arguments.
+    ``names`` are the names of the kernel's arguments.
     """
     operations = module.walk()
     counts = Counter(family_of(operation) for operation in operations)
@@ -283,7 +283,7 @@ _NO_MATTER = frozenset(("cache", "evict", "isVolatile", "operandSegmentSizes", "
 class _Known:
     """The digest of a value.
 
-    ``data`` is true if it depends on memory or floating-point arguments, not only on positions.
+    ``data`` is true if the value depends on memory or floating-point arguments, not only on positions.
     """
 
     text: str
@@ -294,7 +294,7 @@ _POSITION = _Known("position", data=False)
 
 
 def numerics_of(module: Module) -> Numerics:
-    """The numerics of a module's kernel; functions it calls count as part of it."""
+    """The numerics of a module's kernel; functions that the kernel calls count as part of it."""
     counts = Counter(record.order for _, record in _recorded(module) if record.order)
     carried = sum(_carries(operation, record) for operation, record in _recorded(module))
     if carried:

@@ -1,4 +1,4 @@
-"""Descriptions of TTIR for crash reports: its parameters, and which arguments decide its memory accesses."""
+"""Describes TTIR for crash reports: the kernel's parameters, and the arguments that decide its memory accesses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Triton's functions for grids, constraints and heuristics, each with the function of Silo that is traced instead."""
+"""The functions of Triton that may be called while a grid, constraint or heuristic is traced to an expression.
+
+``FUNCTIONS`` has, by the name of Triton's function, the function of Silo that is called instead.
+"""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ class TritonKind:
 
 
 def _found_as_cpu() -> Finding:
-    """Whether torch finds a Triton backend for CPU tensors; it looks for one named ``cpu``."""
+    """Whether torch finds a Triton backend for CPU tensors; torch looks for a backend of the name ``cpu``."""
     from silo.sources.installations import Finding  # noqa: PLC0415  # for ``silo doctor`` alone
 
     part = "Triton's backend for torch's CPU"

@@ -227,7 +227,7 @@ class TritonSource:
         ``known_names`` are the names in texts, by the texts' keys; the fingerprint does not parse these texts again.
 
         Raises:
-            SourceError: it is another object, or has a form that Silo does not read.
+            SourceError: ``decorated`` is not an object of these decorators, or has a form that Silo does not read.
         """
         kernel = adapter.read_kernel(decorated)
         names = tuple(parameter.name for parameter in kernel.parameters)
@@ -309,7 +309,7 @@ class TritonSource:
 
     @property
     def exact(self) -> frozenset[str]:
-        """Always empty: Triton folds only constexprs and facts."""
+        """The non-constexpr scalars whose exact value code assumes: always empty, Triton's code assumes only facts."""
         return frozenset()
 
     @property
@@ -354,7 +354,7 @@ class TritonSource:
         return self.reading.places
 
     def read_again(self) -> None:
-        """Reads the kernel again if such a value or a function's text has changed. Raises SourceError."""
+        """Reads the kernel again if one of :attr:`places` or a function's text has changed. Raises SourceError."""
         config_of = self.__dict__.get("reading")
         if config_of is not None and (
             config_of.texts != texts_of(config_of.functions) or not places_hold(config_of.places)
@@ -425,7 +425,7 @@ class TritonSource:
         """The block shapes that ``config`` sets for the descriptors of one call.
 
         Raises:
-            SourceError: its hook does not set one of them.
+            SourceError: the config's hook does not set one of these block shapes.
         """
         names = [name for name, fact in specialization.facts if fact is Fact.CONFIG_BLOCK]
         if not names:

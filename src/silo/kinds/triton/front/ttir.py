@@ -379,7 +379,7 @@ class _Parser:
     def define(self, value: Value, position: int) -> Value:
         """Binds the name of ``value``.
 
-        Returns the object to use, which is the existing one if the name was used before.
+        Returns the object to use. If the name was used before its definition, that is the object made at the first use.
         """
         name = value.name
         existing = self.names.get(name)

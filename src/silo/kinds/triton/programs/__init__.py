@@ -8,8 +8,8 @@ contains the reason.
 Other parts of Silo use these members:
 
 - :data:`.program_kernels.TABLE` has every kernel that was launched (:class:`.program_kernels.ProgramKernel`:
-  ``source``, ``fingerprint``, ``variants``, ``refusals``) as long as it lives; after ``TABLE.keep()``, until the
-  process ends.
+  ``source``, ``fingerprint``, ``variants``, ``refusals``) as long as the kernel's function exists; after
+  ``TABLE.keep()``, until the process ends.
 - :class:`.program_kernels.ProgramVariant` is one variant that a launch used: typed signature, specialization, options,
   launch info, target, blob, and Triton's own compiled kernel with its signature, constants and metadata.
 - :class:`.program_kernels.VariantProvider` supplies compiled variants: it is called before Triton compiles

@@ -189,7 +189,7 @@ def _signless(kind: AbiType) -> str:
 
 
 def consent_to(program: CompiledProgram, launch: LaunchInfo) -> Consent | None:
-    """Consent to native code that Triton compiled, or took from its cache, and launches itself in this same program."""
+    """Consent to native code that this program's own Triton compiled, or took from its cache; None for other code."""
     if program.blob_kind != "so":
         return None
     code = HostCode(hashlib.sha256(program.blob).hexdigest(), "so", launch)
@@ -257,7 +257,8 @@ class VariantProvider(Protocol):
 
         None if this provider has none: the next provider is tried, and finally Triton.
 
-        Not called if a hook of the program would observe the compile. Its exceptions reach the caller of the kernel.
+        Not called if a hook of the program would observe the compile. Exceptions of this method reach the caller of the
+        kernel.
         """
         ...
 

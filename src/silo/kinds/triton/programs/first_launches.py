@@ -1,4 +1,4 @@
-"""Checks the first launch for each guard code on a GPU, which Triton makes itself and no hook point of Silo sees."""
+"""Checks first launches on a GPU: Triton itself makes the first launch for each guard code, unseen by Silo's hooks."""
 
 from __future__ import annotations
 

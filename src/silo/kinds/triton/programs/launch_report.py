@@ -27,10 +27,10 @@ _passed_before: dict[str, int] = {}
 
 @frozen
 class KernelLine:
-    """One kernel: its launches by Silo and by Triton, its variants, and the kinds of calls refused, by reason.
+    """One kernel: its launches by Silo and by Triton, its variants, and its refused kinds of calls.
 
-    ``reasons`` counts launches by Triton for each reason. The first launch for each guard code is made by Triton
-    without a reason.
+    ``refusals`` counts kinds of calls, and ``reasons`` launches by Triton, by reason. The first launch for each guard
+    code is made by Triton without a reason.
     """
 
     kernel: str
@@ -44,7 +44,10 @@ class KernelLine:
 
 @frozen
 class Report:
-    """The launches of one process; ``passed`` counts, by reason, launches through Triton that no line has."""
+    """The launches of one process; ``passed`` counts launches through Triton that no kernel's line has.
+
+    The counts are by reason; the reasons concern all kernels.
+    """
 
     process: int
     program: str
@@ -171,7 +174,7 @@ def report_at_exit(passed: Callable[[], Mapping[str, int]]) -> None:
 
 
 def _inherit(passed: Callable[[], Mapping[str, int]]) -> None:
-    """Called in a forked child: all counts so far belong to its parent."""
+    """Records all counts so far as the parent's; called in a forked child, whose report leaves these counts out."""
     _inherited.clear()
     _inherited.update({id(kernel): ((*kernel.launches, kernel.variant_count), kernel.reasons) for kernel in TABLE})
     _passed_before.clear()

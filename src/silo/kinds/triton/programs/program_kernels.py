@@ -180,7 +180,7 @@ class ProgramKernel:
 
     @classmethod
     def of(cls, function: Any) -> ProgramKernel:  # noqa: ANN401
-        """The ProgramKernel of a function; if another thread has created it meanwhile, that one."""
+        """The ProgramKernel of a function: the one that the function has, perhaps from another thread, or a new one."""
         kernel = next((candidate for candidate in TABLE.of(function) if _slot_of(function) is candidate.native), None)
         return cls(function) if kernel is None else kernel
 

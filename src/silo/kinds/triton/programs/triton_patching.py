@@ -141,7 +141,10 @@ def accelerate() -> Acceleration:
 
 
 def accelerate_once() -> None:
-    """Acts on ``SILO_ACCELERATE=1`` when Triton is imported: once in a process, until it ends."""
+    """With ``SILO_ACCELERATE=1``: switches acceleration on until the process ends, at the first call only.
+
+    Called when Triton is imported.
+    """
     global _by_setting  # noqa: PLW0603  # Triton's plug-in may be imported anew
     if _by_setting is None:
         _by_setting = accelerate()
@@ -221,7 +224,7 @@ class _Switch:
                 self._take()
 
     def put(self) -> None:
-        """Called when Triton has been imported."""
+        """Installs our methods if acceleration is on; called when Triton has been imported."""
         with self._lock:
             if self._enabled_count and not self._replaced:
                 self._install()
@@ -313,7 +316,8 @@ class _Switch:
             kinds = () if hook_points is None else (hook_points.autotuners, hook_points.heuristics)
             put = [entry for entry in self._replaced if entry[0] in kinds]
             if not put or any(_member(kind, name) is not ours for kind, name, _, ours in put):
-                return change()  # a program's own method is on top of ours
+                # our methods cannot be removed for the change, because a program's own method is on top of one of them
+                return change()
             self._replaced = [entry for entry in self._replaced if entry not in put]
             self._restore(put)
             try:
@@ -344,8 +348,8 @@ class _Switch:
     def _restore(replaced: Sequence[tuple[Any, str, Any, Any]]) -> None:
         for kind, name, before, ours in reversed(replaced):
             if _member(kind, name) is not ours:
-                # A program has since installed a method of its own, which calls ours; these calls then go through
-                # Triton.
+                # A program has since installed a method of its own, which stays and calls ours. Our method then passes
+                # the calls on to Triton.
                 continue
             if before is None:
                 delattr(kind, name)

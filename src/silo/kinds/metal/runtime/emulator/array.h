@@ -1,4 +1,4 @@
-// <metal_array>.
+// <metal_array>: an array whose number of elements is part of its type.
 #pragma once
 
 #include "language.h"

@@ -65,7 +65,7 @@ template <class P> inline bool may_access(P pointer, AtomicUse use, Place place)
 #endif
 }
 
-// Replaces the value at `pointer` by the result of `change` for it, and returns the old value.
+// Replaces the value at `pointer` by `change(value)`, and returns the old value.
 template <class P, class F>
 inline value_at<P> update(P pointer, AtomicUse use, F change, Place place) {
     using T = value_at<P>;
@@ -135,8 +135,8 @@ SILO_ATOMIC void atomic_min_explicit(P pointer, SILO_VALUE value, memory_order o
     atomic_fetch_min_explicit(pointer, value, order, place);
 }
 
-// Orders accesses between groups, which run on host threads.
-// Accesses within a group are in order anyway.
+// Orders accesses between groups, which run on several host threads.
+// Accesses within a group are in order without a fence, because one host thread runs the group.
 inline void atomic_thread_fence(mem_flags, memory_order = memory_order_seq_cst,
                                 thread_scope = thread_scope_device) {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);

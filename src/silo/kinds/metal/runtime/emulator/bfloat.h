@@ -92,8 +92,8 @@ template <class T>
 #endif
 
 namespace silo_metal {
-// Functions of bfloats are templates over the type `T`.
-// A text may therefore define functions of the same names in the namespace metal.
+// The library defines functions of bfloats as templates over a type `T`, so that a text may define
+// plain functions of the same names in the namespace metal: C++ prefers these to templates.
 template <class T>
 concept Bfloat = __is_same(T, bfloat);
 

@@ -1,4 +1,4 @@
-// <metal_limits>.
+// <metal_limits>: numeric_limits of the scalar types.
 #pragma once
 
 #include "integer.h"

@@ -157,8 +157,8 @@ SILO_LANES void simdgroup_multiply(thread simdgroup_matrix<D> &to,
     to.own = vec<D, 2>(D(product.x), D(product.y));
 }
 
-// Products by operators report one common place in the text as their caller's.
-// An operator cannot take its caller's place as a default argument.
+// Checks report one place in the text for all products by operators: other functions get their
+// caller's place by a default argument, which an operator cannot have.
 template <class T>
 SILO_LANES simdgroup_matrix<T> operator*(simdgroup_matrix<T> a, simdgroup_matrix<T> b) {
     simdgroup_matrix<T> product;

@@ -1,4 +1,4 @@
-// Metal's names for the threads of the emulator, whose code the kinds of kernels share.
+// The threads of the emulator, under Metal's names; the code is shared with other kinds of kernels.
 #pragma once
 
 #define SILO_THREADS_GROUP "threadgroup"

@@ -38,12 +38,12 @@ TunerKey: TypeAlias = tuple[Any, ...]
 
 
 class TunerDecisions(Protocol):
-    """Callbacks that supply a tuner's decision, and receive the decision that it made."""
+    """Callbacks that supply a config that was decided earlier, and receive the config on which a tuner decides."""
 
     def decision_for(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
         """The config to use without measuring, or None.
 
-        ``configs()`` returns the configs left by the author's pruning.
+        ``configs()`` returns the configs that remain after the pruning that the kernel's author defined.
         """
         ...
 
@@ -53,11 +53,13 @@ class TunerDecisions(Protocol):
 
 
 _trying = threading.local()
-# State that all watches share: the callbacks, of which the newest decides, and the running calls of tuners by thread.
+# State that all watches share: the callbacks (the newest ones decide), the tuners whose dictionary was replaced, and,
+# for each thread, the tuner call that is running.
 _decisions: list[TunerDecisions] = []
 _changed: weakref.WeakSet[Any] = weakref.WeakSet()
 _calls = threading.local()
-_replaced: list[tuple[Any, str, Any, Any]] = []  # while there are watches: the replaced methods of Triton's class
+# while there are watches: the replaced methods of Triton's class ``Autotuner``
+_replaced: list[tuple[Any, str, Any, Any]] = []
 _watching = Mutex()
 
 
@@ -69,9 +71,9 @@ def is_trying() -> bool:
 def watch_autotuners(decisions: TunerDecisions, *, last: bool = False) -> Callable[[], None]:
     """Lets ``decisions`` decide for every tuner of the process. Returns a function that ends this watch.
 
-    Of several watchers the newest is called; a ``last`` watcher is called only without another. Silo's own methods that
-    launch decided configs must be installed on top of this watch, so that launches with a known decision do not reach
-    the watch. When the last watch ends, Triton's own methods are restored.
+    If there are several watches, only the newest one's callbacks are called. A watch with ``last`` counts as older than
+    all others. Silo's own methods that launch decided configs must be installed on top of this watch, so that launches
+    with a known decision do not reach the watch. When the last watch ends, Triton's own methods are restored.
     """
     with _watching:
         _decisions.insert(0 if last else len(_decisions), decisions)
@@ -84,7 +86,8 @@ def watch_autotuners(decisions: TunerDecisions, *, last: bool = False) -> Callab
             if _decisions:
                 return  # other watches still use these methods
             for kind, name, own, ours in _replaced:
-                # if a program has installed its own method since, that method stays, because it calls ours
+                # If a program has meanwhile replaced our method by its own, the program's method stays, because it
+                # calls ours.
                 if getattr(kind, name) is ours:
                     setattr(kind, name, own)
             _replaced.clear()
@@ -96,7 +99,7 @@ def watch_autotuners(decisions: TunerDecisions, *, last: bool = False) -> Callab
 
 
 def _replace() -> list[tuple[Any, str, Any, Any]]:
-    """Installs our methods on Triton's class.
+    """Installs our methods on Triton's class ``Autotuner``.
 
     Returns, for each method, the class, the name, the replaced method and our method.
     """
@@ -128,10 +131,10 @@ def _replace() -> list[tuple[Any, str, Any, Any]]:
 
 
 class TunerWatch(Protocol):
-    """The methods that run while a tuner makes a decision. The tuner gets their results and their exceptions."""
+    """Methods that a tuner calls while it decides. The tuner gets what they return or raise."""
 
     def prune(self, tuner: Any, original: Callable[[], Sequence[Any]]) -> Sequence[Any]:  # noqa: ANN401
-        """The configs left by the author's pruning. ``original()`` is Triton's method."""
+        """The configs that remain after the author's pruning, which ``original()`` (Triton's own method) runs."""
         ...
 
     def measure(
@@ -141,7 +144,7 @@ class TunerWatch(Protocol):
         launch: TunedLaunch,
         original: Callable[[Any], Any],
     ) -> Any:  # noqa: ANN401
-        """Measures a config by ``original(config)``; ``launch`` compiles for it without measuring."""
+        """Measures a config by ``original(config)``; ``launch(config)`` only compiles the kernel for the config."""
         ...
 
 
@@ -156,7 +159,7 @@ class TunedLaunch:
     @property
     def described(self) -> bool:
         """Whether the signature of the launch may depend on a config's ``pre_hook``."""
-        # The block shape of a descriptor is part of its type, and hooks set it.
+        # The block shape of a descriptor is part of the descriptor's type, and a config's hook may set the block shape.
         return any(hasattr(argument, "block_shape") for argument in (*self.arguments, *self.keywords.values()))
 
     def __call__(self, config: Any) -> object:  # noqa: ANN401
@@ -221,7 +224,7 @@ def benchmark_replaced(tuner: Any, benchmark: Any) -> Generator[None]:  # noqa: 
 
 
 class TunerDecision(dict[TunerKey, Any]):
-    """A dictionary of one tuner's decisions; a missing key is looked up in the newest watch."""
+    """A dictionary of one tuner's decisions; for a missing key, the callbacks of the newest watch are called."""
 
     def __init__(self, decided: dict[TunerKey, Any], tuner: Any) -> None:  # noqa: ANN401
         super().__init__(decided)
@@ -240,7 +243,7 @@ class TunerDecision(dict[TunerKey, Any]):
         return True
 
     def _allowed(self) -> Sequence[Any]:
-        """The configs left by the author's pruning for the call that this thread is making."""
+        """The configs that remain after the author's pruning, for the call that this thread is making."""
         tuner: Any = self._tuner()
         keywords: dict[str, Any] = getattr(_calls, "keywords", None) or {}
         configs = tuner.prune_configs(keywords)

@@ -107,9 +107,9 @@ class CompileRequest:
 
 
 class _RequestedError(BaseException):
-    """Stops a launch when it calls the compiler.
+    """Stops a launch at the point where the launch would call the compiler.
 
-    Not an Exception, so that no caller handles it as an error of a kernel.
+    Derives from BaseException, so that no caller handles it as an error of a kernel.
     """
 
     def __init__(self, request: CompileRequest) -> None:
@@ -180,7 +180,8 @@ def requested_compile(launch: Callable[[], object]) -> CompileRequest | None:
 def reason_to_compile_in_turn(tuner: Any, runs: Callable[[Any], bool]) -> str:  # noqa: ANN401
     """The reason why Triton has to compile a tuner's configs one after the other; "" if they may be compiled ahead.
 
-    ``runs`` returns whether the ``run`` method of its argument launches as Triton's own does.
+    ``runs(layer)`` returns whether the ``run`` method of ``layer``, a decorator's object or the kernel, launches as
+    Triton's own method does.
     """
     version = triton_version() or ""
     if version.rpartition(".")[0] not in TESTED_VERSIONS:
@@ -210,9 +211,10 @@ def reason_to_compile_in_turn(tuner: Any, runs: Callable[[Any], bool]) -> str:  
 def reason_to_keep_nothing(request: CompileRequest, entry: CacheEntry, *, measured: bool) -> str:
     """The reason why the files of a compile must not be kept for processes with another cache; "" if they may be kept.
 
-    ``measured``: a tuner is measuring the compiled config. Only then does a listener of compiles count as a reason,
-    because the tuner's configs are then compiled one after the other. In other cases the listener is called as for a
-    kernel that comes from the cache.
+    ``measured``: a tuner is measuring the compiled config. Only then is a listener of compiles
+    (``knobs.compilation.listener``) a reason: with a listener, a tuner's configs are compiled one after the other. For
+    other compiles the files are kept, and a process that takes them from the cache calls its listener as Triton does
+    for cached kernels.
     """
     version = triton_version() or ""
     if version.rpartition(".")[0] not in TESTED_VERSIONS:
@@ -250,9 +252,10 @@ def _asynchronous() -> bool:
 
 
 def _unsent(group: Any) -> str | None:  # noqa: ANN401
-    """The first knob of a group whose value a process with the same environment variables would not have.
+    """The first knob of a group that the program itself has set.
 
-    None if every knob has the value that the environment variables give it.
+    A process with the same environment variables would have another value. None if every knob has the value that the
+    environment variables give it.
     """
     if group is None:
         return None
@@ -291,7 +294,7 @@ def _in_words(options: Any, name: str) -> str:  # noqa: ANN401
 
 @dataclass(frozen=True, slots=True)
 class _PlainLaunch:
-    """Stand-in for the metadata that Triton's launcher reads; none of it affects the C text that is compiled."""
+    """Stand-in for the metadata that Triton's launcher reads; no field affects the C text that is compiled."""
 
     num_ctas: int = 1
     global_scratch_size: int = 0
@@ -371,14 +374,18 @@ def is_cached(entry: CacheEntry) -> bool:
 
 
 def keeps_in_files() -> bool:
-    """Whether Triton's cache is a folder. A program's own cache class may only be used in the program's own threads."""
+    """Whether Triton's cache is a folder.
+
+    If not, the cache is a class of the program, which only the program's own threads may use.
+    """
     return not module("triton.knobs").cache.manager_class
 
 
 def keep_files(entry: CacheEntry, text: str, files: Mapping[str, bytes]) -> None:
     """Puts the files of a compile into Triton's cache, in the same order as ``triton.compile``. Raises OSError.
 
-    The group file, by which Triton finds the others, comes last, so that an interrupted write is never found.
+    The group file, by which Triton finds the compile's other files, comes last, so that Triton never finds an
+    incomplete compile.
     """
     manager = _manager(entry)
     group = {f"{entry.name}.source": manager.put(text, f"{entry.name}.source")}
@@ -455,10 +462,11 @@ def _triton_folder() -> str:
 
 
 def make_cache_files(text: str, parameters: Mapping[str, Any]) -> tuple[dict[str, bytes], str]:
-    """Runs the stages of Triton's backend on a module's text; returns the files that ``triton.compile`` would write.
+    """Runs the stages of Triton's backend on a module's text; returns (files, reason).
 
-    Returns no files but a reason if this process would compile differently from the requesting process, or if a stage
-    printed something, which the program would see. If the cache has the files by now, the reason is "".
+    ``files`` are the files that ``triton.compile`` would write, and ``reason`` is then "". If this
+    process would compile differently from the requesting process, or if a stage printed something, which the program
+    would see, only the reason is returned. If the cache has the files by now, no files and no reason are returned.
 
     Raises:
         CompileError: the text was not printed by this Triton.

@@ -141,7 +141,7 @@ def watch_compiles(before: CompileWatcher) -> Callable[[], None]:
 
 _handlers: list[Handler] = []
 _watchers: list[CompileWatcher] = []
-_own: list[Any] = []  # while there are handlers or watchers: the replaced member of Triton's class
+_own: list[Any] = []  # while there are handlers or watchers: the member ``compile`` that ``JITFunction`` had before
 _changing = Mutex()
 
 
@@ -166,12 +166,12 @@ def _begin(members: list[T], member: T) -> Callable[[], None]:
 
 
 def _replace() -> Any:  # noqa: ANN401
-    """Installs our property on Triton's class; returns the member that it replaces, or None."""
+    """Installs our property ``compile`` on Triton's ``JITFunction``; returns the member that it replaces, or None."""
     jit: Any = module("triton.runtime.jit").JITFunction
     before: Any = jit.__dict__.get("compile")
 
     def get(function: Any) -> Any:  # noqa: ANN401
-        # Triton's own compiler, which it stores here when it first compiles the kernel
+        # Triton's own compiler, which Triton stores in this dictionary when it first compiles the kernel
         own_compile: Any = function.__dict__["compile"]
 
         def compile_kernel(src: Any, **rest: Any) -> Any:  # noqa: ANN401
@@ -190,8 +190,8 @@ def _replace() -> Any:  # noqa: ANN401
             call = None if handler is None else requested(src, options, target)
             if handler is None or call is None:
                 return proceed(src, options)
-            # ``rest`` also holds Triton's key of the environment, which does not depend on the source, so it is passed
-            # on unchanged.
+            # ``rest`` also holds Triton's key of the environment. The key does not depend on the source, so ``rest`` is
+            # passed on unchanged.
             return handler(call, lambda asked: proceed(asked.source, dict(asked.options)))
 
         return compile_kernel
@@ -303,7 +303,7 @@ def checkable_ttir(text: str, target: Any) -> str | None:  # noqa: ANN401  # Tri
 
 
 def kept_ttir(digest: str, name: str) -> str | None:
-    """The TTIR of a kernel in Triton's cache, found by the hash in its metadata; None if the cache lacks it."""
+    """The TTIR that Triton's cache has for a kernel, or None; ``digest`` is the hash in the kernel's metadata."""
     path = module("triton.runtime.cache").get_cache_manager(digest).get_file(f"{name}.ttir")
     return None if path is None else Path(path).read_text(encoding="utf-8")
 
@@ -401,7 +401,7 @@ def read_compiled(kernel: Any) -> CompiledProgram:  # noqa: ANN401
     """Reads the result of a launch through Triton.
 
     Raises:
-        ToolchainError: it is not a compiled kernel of Triton.
+        ToolchainError: the result is not a compiled kernel of Triton.
     """
     if hasattr(kernel, "result") and not hasattr(kernel, "asm"):
         kernel = kernel.result()  # the kernel is compiled in the background

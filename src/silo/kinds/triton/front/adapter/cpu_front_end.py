@@ -1,4 +1,4 @@
-"""Describes the CPU to Triton's front end: target, options, libraries, conversions, and the passes that follow it."""
+"""Describes the CPU to Triton's front end: target, options, libraries, conversions, and the passes that come after."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["CpuFrontEnd", "CpuFrontEndOptions", "convert_fp8e4b15", "cpu_target"
 
 # ---- Conversions of ``fp8e4b15``, which Triton leaves to its backends; NVIDIA's backend uses inline assembly ----
 
-_LARGEST = 0x3F00  # 1.75 in float16
+_LARGEST = 0x3F00  # the bits of 1.75 in float16; larger numbers become 1.75, the largest number of fp8e4b15
 
 
 def convert_fp8e4b15(argument: Any, target: Any, rounding: Any = None, _semantic: Any = None) -> Any:  # noqa: ANN401
@@ -47,7 +47,7 @@ def _narrowed(half: Any, semantic: Any) -> Any:  # noqa: ANN401
     return semantic.cast(semantic.or_(rounded, sign), language.uint8)
 
 
-# ---- The CPU as a backend of Triton's front end: target, options, libraries, and the passes that follow it ----
+# ---- The CPU as a backend of Triton's front end: target, options, libraries, and the passes after the front end ----
 
 _LIBDEVICE = "triton.language.extra.libdevice"
 
@@ -74,7 +74,7 @@ class CpuFrontEndOptions:
     """All compile options that Triton's own backends know, so that a config for a GPU is accepted unchanged.
 
     The CPU uses ``debug``, ``sanitize_overflow``, ``enable_fp_fusion`` and the language's options of dots and fp8; the
-    others change nothing.
+    other options change nothing.
     """
 
     num_warps: int = 4
@@ -171,11 +171,11 @@ class CpuFrontEnd:
         """Does nothing: the CPU needs no dialects beyond Triton's own."""
 
     def get_codegen_implementation(self, _options: object) -> dict[str, Any]:
-        """Functions of the backend: dots may have any size, and operations of the language itself convert fp8e4b15."""
+        """Returns the backend's functions by name: one that allows dots of any size, and the conversion of fp8e4b15."""
         return {"min_dot_size": _any_size, "convert_custom_types": convert_fp8e4b15}
 
     def get_module_map(self) -> dict[str, Any]:
-        """The module for libdevice is NVIDIA's, whose names (``__nv_sinf``) the CPU compiler knows."""
+        """Maps Triton's libdevice module to NVIDIA's, whose functions (``__nv_sinf``) the CPU compiler knows."""
         return {_LIBDEVICE: module("triton.language.extra.cuda.libdevice")}
 
 

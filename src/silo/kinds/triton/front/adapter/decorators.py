@@ -173,9 +173,9 @@ def _measured_by(tuner: Any) -> tuple[str, ...]:  # noqa: ANN401
 def pruned_configs(tuner: Any, configs: Sequence[Any], arguments: Mapping[str, object]) -> list[Any]:  # noqa: ANN401
     """The configs that a tuner's own pruning leaves of ``configs`` for a call with the arguments ``arguments``.
 
-    Works with every version of Triton. Triton passes positional arguments to a pruner in a mapping, and others by
-    keyword; a performance model gets all by keyword. Which arguments were positional is not known here, so a pruner
-    receives all of them in both ways.
+    Works with every version of Triton. Triton passes a call's positional arguments to a pruner in a mapping, and
+    keyword arguments by keyword; a performance model gets all arguments by keyword. Which arguments were positional is
+    not known here, so a pruner receives all arguments in both ways.
     """
     pruner = copy.copy(tuner)
     pruner.configs, pruner.nargs = list(configs), {}
@@ -265,7 +265,8 @@ def wrap(
 ) -> Any:  # noqa: ANN401
     """Returns a copy of ``function`` whose calls and subscripts outside of kernels go to a launcher.
 
-    ``copy.copy`` of the result returns the object itself, and a pickle holds its name, as for plain functions.
+    ``copy.copy`` of the result returns the result itself, and a pickle of it holds only its name, as for plain
+    functions.
 
     The result is an instance of a subclass of the function's own class, so another ``@triton.jit`` function can call
     it: Triton compiles it inline and never calls the object. ``kernel(...)`` and ``kernel[grid]`` reach the launcher
@@ -296,7 +297,7 @@ def wrap(
     twin.__dict__.update(function.__dict__)
     twin.__dict__.pop(UPDATE, None)
     twin.__dict__["__signature__"] = inspect.signature(function.fn)
-    # caches of compiled kernels belong to one function object, and hold a method of it
+    # Caches of compiled kernels hold a method of their function object, so the copy gets caches of its own.
     if hasattr(base, "create_binder"):
         give_caches(twin, defaultdict(twin.create_binder))
     launcher = launcher_factory(twin)

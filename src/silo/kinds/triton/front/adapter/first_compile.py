@@ -1,7 +1,7 @@
 """Intercepts work that Triton repeats in every process before its first launch, so that results can be reused.
 
-Triton hashes its own installation (``triton_key``), which is part of the key of every compile. Its drivers build C
-modules for the host (``cuda_utils``; in 3.6 also launchers) unless Triton's cache has them.
+Triton hashes its own installation (``triton_key``); the hash is part of the key of every compile. Triton's drivers
+build C modules for the host (``cuda_utils``; in 3.6 also launchers) unless Triton's cache has them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from silo.settings import child_environment
 
 __all__ = ["FirstCompile", "HostModule", "KeyFiles", "hashed_files", "watch_first_compile"]
 
-# The folders whose modules Triton hashes, and two further files that it hashes.
+# The folders whose modules Triton hashes, and below them two further files that it hashes.
 _HASHED_FOLDERS = ("compiler", "backends", "language")
 _HASHED_FILES = ("runtime/cache.py", "_C/libtriton.{}")
 # the variables that a C compiler reads, or that name the compiler
@@ -88,7 +88,7 @@ class HostModule:
 
 
 class FirstCompile(Protocol):
-    """Methods called instead of the work that every process repeats; ``own`` does the work as Triton does."""
+    """Methods called instead of the work that every process repeats; ``original`` does the work as Triton does."""
 
     def installation(self, original: Callable[[], str], files: Callable[[], KeyFiles]) -> str:
         """Returns Triton's hash of its installation.

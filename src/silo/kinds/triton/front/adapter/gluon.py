@@ -1,4 +1,7 @@
-"""Gluon: its kernels, its layouts as values for keys and manifests, and the layouts of tensor descriptors."""
+"""Recognises Gluon's kernels and layouts, and converts layouts, also those of tensor descriptors, to values and back.
+
+These values can be part of keys and manifests.
+"""
 
 from __future__ import annotations
 
@@ -146,9 +149,9 @@ def is_aggregate(candidate: object) -> bool:
 
 
 def block_extents(block: Value) -> tuple[int, ...]:
-    """The block extents in ``block``, a descriptor's specialization, in which a layout may follow them.
+    """The block's extents, from ``block``: the value that a specialization holds for a descriptor.
 
-    () if ``block`` is no tuple.
+    A layout may follow the extents in ``block``. () if ``block`` is no tuple.
     """
     if not isinstance(block, tuple):
         return ()

@@ -114,7 +114,7 @@ def enter_launch(
     """Calls the enter hooks with lazy metadata like Triton's; returns a function that calls the exit hooks.
 
     The metadata holds the kernel's ``name``, its ``stream``, and the values of the kernel's own ``launch_metadata``, if
-    it has one. Its ``function`` is None, because a launch by Silo lacks a function handle of Triton.
+    it has one. The metadata's ``function`` is None, because a launch by Silo lacks a function handle of Triton.
     """
     knobs: Any = module("triton.knobs")
     lazy_metadata = module("triton.compiler.compiler").LazyDict(
@@ -278,9 +278,9 @@ class LaunchWatch:
     ``watched`` holds dictionary members and ``sizes`` containers with their sizes: the state is valid until one of them
     changes. ``blocked`` is the reason why every launch has to go through Triton itself, "" if there is none. ``key`` is
     the part of Triton's key that is neither an argument nor an option of the call. ``driver`` is Triton's active
-    driver, which is part of that key. ``hooks`` are Triton's launch hooks, which are called with each launch's
-    metadata; both None without a hook. ``torch_stream`` and ``torch_device``: whether torch's C functions return the
-    same as ``get_stream`` and ``get_device``.
+    driver, which is part of that key. ``hooks`` are Triton's launch hooks (enter and exit), which are called with each
+    launch's metadata; both are None if no hook is set. ``torch_stream`` and ``torch_device``: whether torch's C
+    functions return the same as ``get_stream`` and ``get_device``.
     """
 
     watched: tuple[tuple[Any, ...], ...]
@@ -370,7 +370,10 @@ def _key(knobs: Any) -> tuple[object, ...]:  # noqa: ANN401
 
 
 def _variables(knobs: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401
-    """Entries of the environment for the knobs that Triton reads from it at each launch."""
+    """The environment variables of the knobs that Triton reads at each launch.
+
+    The result has the form of :attr:`LaunchWatch.watched`.
+    """
     memory = environment_memory()
     variables: list[tuple[Any, ...]] = []
     for group, name in ASKED:
@@ -471,7 +474,7 @@ def launch_options(function: Any, keywords: Mapping[str, object], target: Any) -
 
 
 def changed_global(read: Mapping[Any, tuple[Any, dict[str, Any]]]) -> str:
-    """Triton's error message for the first of these globals that has changed; "" if none has."""
+    """Triton's error message for the first changed global of ``read``, the globals that a kernel reads; or ""."""
     missing = object()
     for (name, _), (value, scope) in read.items():
         now = scope.get(name, missing)
@@ -499,7 +502,10 @@ def _later() -> Any:  # noqa: ANN401
     kind = module("triton.compiler.compiler").CompiledKernel
 
     def look(self: Any, name: str) -> Any:  # noqa: ANN401
-        """Called by Python for attributes that the object lacks."""
+        """Makes the kernel on the first call, and returns its attribute ``name``.
+
+        Python calls this method only for attributes that the object lacks.
+        """
         members = cast("dict[str, Any]", vars(self))
         if name.startswith("__") and name.endswith("__"):
             raise _missing(self, name)
@@ -572,7 +578,8 @@ class _Caches(defaultdict[Any, Any]):
         cache = super().__getitem__(device)
         served = self._served.pop(device, ())
         for kernel in served:
-            # Triton never looks this key up, so it still calls Silo for this call
+            # Triton never looks this key up, so the next call like this one still misses Triton's cache and reaches
+            # Silo.
             cache[0][f"silo {len(cache[0])}"] = kernel
         if served and self._filled is not None:
             self._filled()

@@ -38,7 +38,8 @@ _MARKED = re.compile(r" \{nodialect = 1 : i32\}|nodialect = 1 : i32, |, nodialec
 _PRIVATE = re.compile(r'sym_name = "((?:[^"\\\n]|\\.)*)", sym_visibility = "private"')
 _CALLEE = re.compile(r'callee = @(?:"((?:[^"\\\n]|\\.)*)"|([\w.$-]+))')
 
-# Inlining removes the names of helper functions, which contain the name of the user's module.
+# Inlining and removing helper functions keeps their names out of the text: the names contain the name of the user's
+# module.
 _GPU_PASSES = ("common.inliner", "common.symbol_dce")
 
 
@@ -70,7 +71,7 @@ def lower_to_ttir(
 
     Args:
         function: the ``JITFunction``.
-        signature: typed.
+        signature: with the type of each parameter.
         specialization: facts and constexpr values; values of ``config`` and defaults complete it.
         config: of its compile options only ``debug`` has a meaning on a CPU: like ``@triton.jit(debug=True)`` and
             ``TRITON_DEBUG=1`` it keeps ``tl.device_assert`` and adds Triton's checks for integer overflow.
@@ -95,8 +96,8 @@ def lower_to_ttir(
     arguments = _source_arguments(function, signature, specialization, config, tuples)
     triton_target = cpu_target(target)
     front_end = CpuFrontEnd(triton_target)
-    # The C compiler decides about fusing, so the value has no effect here; it is set so that none of Triton's knobs has
-    # an effect.
+    # ``enable_fp_fusion`` does not matter here, because the C compiler decides about fusing. It is set nevertheless, so
+    # that its value does not depend on Triton's knobs.
     options = front_end.parse_options(
         {
             "enable_fp_fusion": True,

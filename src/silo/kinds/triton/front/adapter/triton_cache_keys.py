@@ -38,7 +38,7 @@ UPDATE = "_unsafe_update_src"
 
 
 class _Update:
-    """Replaces Triton's method in a single function object: calls it, and then the listeners that still exist."""
+    """Replaces ``_unsafe_update_src`` of one function object: calls Triton's method, then all living listeners."""
 
     def __init__(self, function: Any) -> None:  # noqa: ANN401  # Triton's JITCallable
         self._function = function
@@ -56,7 +56,7 @@ class _Update:
                 changed()
 
     def __reduce__(self) -> tuple[Any, tuple[Any]]:
-        return _Update, (self._function,)  # listeners exist in this process only
+        return _Update, (self._function,)  # a pickle leaves out the listeners, which exist in this process only
 
 
 def when_text_is_replaced(function: Any, changed: Callable[[], None]) -> None:  # noqa: ANN401  # as above

@@ -49,7 +49,7 @@ def is_gluon(function: Any) -> bool:  # noqa: ANN401  # Triton's function
 
 
 def own_benchmark(tuner: Any, missing: object = None) -> Any:  # noqa: ANN401
-    """The benchmark that the program gave to a tuner; None if it gave none, ``missing`` without the attribute."""
+    """The benchmark that the program gave to a tuner, or None; ``missing`` if the tuner lacks the attribute."""
     return getattr(tuner, "_do_bench", missing)
 
 
@@ -119,7 +119,8 @@ def reference_to(kernel: Any) -> tuple[Any, tuple[str, str]]:  # noqa: ANN401  #
     which leads elsewhere.
 
     Raises:
-        ArgumentError: no module holds the kernel. It is a TypeError, as for all objects that cannot be pickled.
+        ArgumentError: no module holds the kernel. It is a TypeError, like Python's error for objects that
+            cannot be pickled.
     """
     function = kernel.fn
     module, name = str(function.__module__), str(function.__qualname__)

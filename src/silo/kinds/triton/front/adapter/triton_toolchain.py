@@ -230,16 +230,16 @@ def require_triton(*, force: bool = False) -> str:
 
 
 def debug_by_default() -> bool:
-    """Whether Triton itself would compile with ``debug=True`` now (because of ``TRITON_DEBUG`` or its knob)."""
+    """Whether Triton itself would compile with ``debug=True`` now (``TRITON_DEBUG``, ``knobs.runtime.debug``)."""
     knobs: Any = sys.modules.get("triton.knobs")
     return knobs is not None and bool(knobs.runtime.debug)
 
 
 def triton_identity(*, force: bool = False) -> str:
-    """One line with Triton's version, a digest of its installed files, and one of the variables that change its code.
+    """One line with Triton's version, and digests of its installed files and of the variables that change its code.
 
     ptxas, libdevice and LLVM are part of Triton's distribution, whose RECORD lists the sha256 of each file. A tool that
-    a variable names instead is represented by its size and time.
+    an environment variable names instead is represented by its size and time.
 
     Raises:
         ToolchainError: no usable Triton.

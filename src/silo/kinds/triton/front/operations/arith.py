@@ -1,4 +1,4 @@
-"""The ``arith`` and ``math`` dialects: arithmetic, comparisons, conversions, functions."""
+"""Records of the operations of the ``arith`` and ``math`` dialects: arithmetic, comparisons, conversions, functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops, branches and jumps: the dialects ``scf`` and ``cf``. Jumps come from early returns."""
+"""Records of loops, branches and jumps (the dialects ``scf`` and ``cf``). Jumps come from early returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations outside of arith, math, tt and control flow: Gluon's, the CPU compiler's own, and a few of other dialects.
+"""Records of operations outside of arith, math, tt and control flow: Gluon's, the CPU compiler's, and a few others.
 
 An operation of these dialects without a record here counts as reading and writing through each of its pointer operands.
 """
@@ -58,7 +58,7 @@ def _silo_record(name: str, role: OperationRole, side_effect: SideEffect = SideE
 
 # A sorting network; `analysis.networks` replaces its steps by this operation.
 NETWORK: Final = _silo_record("silo.network", OperationRole.WHOLE)
-# The operand with the elements along ``axis``, of extent 2, exchanged (`analysis.networks`).
+# The operand with its two elements along ``axis`` exchanged (`analysis.networks`).
 MIRROR: Final = _silo_record("silo.mirror", OperationRole.SHUFFLE)
 # `analysis.orders` replaces volatile loads by VOLATILE_LOAD and barriers by FENCE, and puts fences before stores.
 VOLATILE_LOAD: Final = _silo_record("silo.volatile_load", OperationRole.ORDERED, SideEffect.WRITES)
@@ -66,8 +66,8 @@ FENCE: Final = _silo_record("silo.fence", OperationRole.ELEMENTWISE, SideEffect.
 # Nanoseconds since a fixed moment, an i64 (`analysis.ssa_rewriting` uses it for polls).
 CLOCK: Final = _silo_record("silo.nanoseconds", OperationRole.LEAF)
 
-# The first row of the part of a program that runs, and the number of rows of the part, both i32; tiles have ``rows``
-# rows (`analysis.row_parts`).
+# A program of ``rows`` rows of tiles may be divided into parts, which several threads run (`analysis.row_parts`). These
+# operations return, as i32, the first row of the running part and its number of rows.
 PART_FIRST: Final = _silo_record("silo.part_first", OperationRole.LEAF)
 PART_ROWS: Final = _silo_record("silo.part_rows", OperationRole.LEAF)
 

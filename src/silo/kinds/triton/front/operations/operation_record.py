@@ -182,7 +182,8 @@ class OperationRecord(str):
         family: the group of operations that it is counted with.
         keeps_range: whether its result runs along the same dimension as its operands.
         keeps_size: whether a size that is compared with a range can be traced through it to its first operand.
-        order: the name of an operation over several elements or programs, whose order affects rounding; else "".
+        order: for an operation that combines several elements or programs, so that their order affects rounding: its
+            name in messages ("reduction"); else "".
         moves: whether its result is its first operand's elements in another shape or place.
         carries: whether it passes values to other blocks or functions, so that sums may be carried around a loop by it.
 

@@ -1,4 +1,4 @@
-"""The ``tt`` dialect, Triton's own."""
+"""Records of the operations of ``tt``, Triton's own dialect."""
 
 from __future__ import annotations
 

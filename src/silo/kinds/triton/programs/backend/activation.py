@@ -22,7 +22,7 @@ __all__ = [
     "require",
 ]
 
-# The names of Silo's entry points: its own, and the one that torch looks for.
+# The name of Silo's own backend among Triton's backends; a second name, ``cpu``, exists for torch.
 NAME = "silo"
 _OWN_PACKAGE = __name__.rpartition(".")[0]
 
@@ -35,7 +35,7 @@ def is_active() -> bool:
 
 
 def decide() -> Decision:
-    """Accepts if ``SILO_TRITON=cpu``, or if it is not ``off`` and no other driver of Triton is active.
+    """Accepts if ``SILO_TRITON=cpu``, or if the variable is not ``off`` and no other driver of Triton is active.
 
     Raises:
         SiloError: Silo cannot be used here; the message holds the reason.
@@ -103,7 +103,7 @@ def claim() -> bool:
 def complete_keys() -> bool:
     """Makes Triton's file cache distinguish kernels that read different constants as attributes (helper.CONST).
 
-    Returns True.
+    Returns True: :func:`.driver.ask`, which calls this function, returns None for a failure.
     """
     from silo.kinds.triton.front import adapter  # noqa: PLC0415  # with `import triton`, where nobody may launch on a CPU
     from silo.kinds.triton.front.triton_fingerprint import read_attributes  # noqa: PLC0415  # as above
@@ -113,7 +113,10 @@ def complete_keys() -> bool:
 
 
 def begin_acceleration() -> bool:
-    """With ``SILO_ACCELERATE=1``: lets Silo serve this program's launches, from the end of ``import triton`` on."""
+    """With ``SILO_ACCELERATE=1``: lets Silo serve this program's launches, from the end of ``import triton`` on.
+
+    Returns whether the setting is on.
+    """
     if not accelerate_wanted():
         return False
     import logging  # noqa: PLC0415  # as above
@@ -129,7 +132,10 @@ def begin_acceleration() -> bool:
 
 
 def begin_checks() -> bool:
-    """With ``SILO_CHECK=1``: fills new memory of torch with a pattern, so that kernels that read it are found."""
+    """With ``SILO_CHECK=1``: fills new memory of torch with a pattern, so that kernels that read it are found.
+
+    Returns whether the setting is on.
+    """
     if not checks_wanted():
         return False
     from silo.core.plugins import load_place  # noqa: PLC0415  # few programs ask for it
@@ -140,7 +146,10 @@ def begin_checks() -> bool:
 
 
 def begin_records() -> bool:
-    """With ``SILO_RECORD`` or ``SILO_BUNDLE``: records or serves compiled code, from ``import triton`` on."""
+    """With ``SILO_RECORD`` or ``SILO_BUNDLE``: records or serves compiled code, from ``import triton`` on.
+
+    Returns whether one of the settings is on.
+    """
     if not records_wanted():
         return False
     from silo.core.plugins import load_place  # noqa: PLC0415  # few programs ask for it

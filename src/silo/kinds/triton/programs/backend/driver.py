@@ -1,4 +1,4 @@
-"""The driver that Triton discovers: inactive if a GPU's driver is active, if it is switched off, or if Silo fails."""
+"""The driver that Triton discovers: inactive if a GPU driver is active, if ``SILO_TRITON=off``, or if Silo fails."""
 
 from __future__ import annotations
 

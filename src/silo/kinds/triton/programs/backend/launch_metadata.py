@@ -1,4 +1,4 @@
-"""Silo's entry in Triton's metadata of a kernel, with its launch info. Needs no compiler."""
+"""The members that Silo adds to Triton's metadata of a kernel: launch info and effects. Needs no compiler."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from silo.errors import CompileError
 
 __all__ = ["CHECKED", "EFFECTS", "LAUNCH", "METADATA", "launch_metadata", "read_launch_info"]
 
-# Members in Triton's metadata: the launch info, and the effects through the object's parameters, in order.
+# Members in Triton's metadata: the launch info, and the effect through each parameter of the compiled code, in order.
 LAUNCH = "silo_launch"
 EFFECTS = "silo_effects"
 # A member that exists only if checks are on: the TTIR with its locations, from which code that checks its memory
@@ -44,7 +44,10 @@ def read_launch_info(metadata: Any) -> tuple[LaunchInfo, tuple[Effect, ...]]:  #
 
 
 def launch_metadata(launch: LaunchInfo, signature: Signature) -> dict[str, Any]:
-    """The inverse of :func:`read_launch_info`, for launch info whose parameters are named."""
+    """The members for Triton's metadata from which :func:`read_launch_info` reads ``launch`` and the effects.
+
+    The parameters in ``launch`` must have the names of ``signature``.
+    """
     effects = [
         signature[slot.name].effect if slot.type is AbiType.POINTER and slot.name in signature.names else Effect.NONE
         for slot in launch.layout

@@ -92,8 +92,9 @@ def device_properties() -> dict[str, int]:
     Each thread of the pool counts as a multiprocessor with one lane.
 
     Only the number of threads is a real limit, so a grid sized by occupancy has as many programs as the other limits
-    allow. Programs divide the registers by a block's registers, which are one for each of its warps here. So the number
-    of registers must allow one block of the most warps, or the grid would be empty and the result undefined.
+    allow. Programs compute how many blocks fit into the device's registers, and each warp of a block counts as one
+    register here. So the number of registers is the most warps of a block: with fewer, such a block would not fit, and
+    the grid would be empty.
     """
     return {
         "max_shared_mem": _MANY,
@@ -170,8 +171,8 @@ class CpuUtils:
     ) -> tuple[CpuModule, CpuModule, int, int, int]:
         """Maps a shared object; returns (module, function, registers, spills, the most threads of a program).
 
-        The module represents the function, which the launcher looks up. The number of registers is 1, because programs
-        divide by it.
+        One object is returned for module and function: the launcher looks the function up in it. The number of
+        registers is 1, because programs divide by it.
         """
         del name, shared, device
         module = CpuModule(binary)
@@ -200,7 +201,8 @@ class CpuLauncher:
             called = ", ".join(f"{slot.name}: {slot.type.value}" for slot in slots)
             raise LaunchError(f"{self._name} was compiled for the parameters {compiled} and is called with {called}")
         self._launch = replace(launch, layout=tuple(slots))
-        # A descriptor becomes several parameters; the first of them is its pointer.
+        # A descriptor becomes several parameters of one name, the pointer first. The reversed order makes the effect of
+        # that first parameter count.
         effect_of = {slot.name: effect for slot, effect in zip(reversed(slots), reversed(effects), strict=True)}
         self._signature = Signature(
             tuple(replace(argument.parameter, effect=effect_of[argument.parameter.name]) for argument in arguments)

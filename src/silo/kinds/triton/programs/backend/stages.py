@@ -51,7 +51,7 @@ def front_end(target: Any) -> CpuFrontEnd:  # noqa: ANN401  # Triton's
 
 
 def parse_options(front: CpuFrontEnd, options: Mapping[str, Any]) -> Any:  # noqa: ANN401  # the front end's
-    """Parses options as the front end does. With checks on, assertions are kept, and Triton adds none of its own."""
+    """Parses options as the front end does. Silo's checks keep assertions, and leave out Triton's overflow checks."""
     checked = {"debug": True, "sanitize_overflow": False} if settings().check else {}
     return front.parse_options({**options, **checked})
 

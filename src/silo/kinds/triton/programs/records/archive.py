@@ -1,4 +1,4 @@
-"""A recording: its entries, the contents of its bundle and journal, and additions by this process.
+"""Reads and writes a recording: the entries in its bundle, and those in its journal, to which processes append.
 
 Many processes may use one recording at once.
 """
@@ -153,7 +153,7 @@ class CacheFile(Persisted):
 class TextNames(Persisted):
     """The names that a kernel's text refers to, by the text's key.
 
-    With them a kernel is found without parsing its text.
+    With these names, a later process computes the kernel's fingerprint without parsing the text.
     """
 
     title = "the names in a text"
@@ -238,7 +238,7 @@ class Archive:
             return winner
 
     def decide(self, winner: ForeignWinner) -> ForeignWinner:
-        """Records a decision, unless one is recorded for the same kernel, target and key. Returns the recorded one.
+        """Records a decision, unless there is one for the same kernel, target and key. Returns the recorded decision.
 
         Raises:
             BundleError: the decision cannot be written.
@@ -315,7 +315,7 @@ def read_winners(bundle: Bundle) -> list[ForeignWinner]:
 
 
 class RecordedNames(Mapping[str, Names]):
-    """The names that kernels' texts refer to, from a bundle, by the texts' keys; each is parsed when it is needed.
+    """The names that kernels' texts refer to, from a bundle, by the texts' keys. A text's document is parsed on demand.
 
     Raises:
         BundleError: a document is damaged. A text's document is read only when its names are requested.

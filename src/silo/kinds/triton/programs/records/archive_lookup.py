@@ -245,7 +245,7 @@ class ArchiveLookup:
         """Triton's own files for a variant, and Triton's hash of them.
 
         Raises:
-            BundleError: some are missing, or they are damaged.
+            BundleError: files are missing or damaged.
         """
         key = key_of(variant.artifact)
         files = self.files.get(key, {})
@@ -273,7 +273,7 @@ class ArchiveLookup:
         """Consent to load the code of a variant; None if the code needs no consent.
 
         Raises:
-            BundleError: the code would run although checks are on.
+            BundleError: checks are on (``SILO_CHECK=1``), and the recorded native code would run without them.
             TrustError: the code is not trusted.
         """
         artifact = variant.artifact

@@ -92,7 +92,7 @@ class CacheFiles:
     def put(self, key: str, name: str, data: bytes) -> None:
         """Records a file that Triton wrote."""
         if name.startswith(GROUP):
-            return  # a group file is created from the names of the others
+            return  # A group file is not recorded: Silo creates it from the names of the key's other files.
         try:
             with self._lock:
                 if is_host_code(name, data):
@@ -186,11 +186,11 @@ def cache_of_settings() -> CacheFiles:
 
 
 def write_cache(path: Path, folder: Path) -> tuple[int, int, int]:
-    """Writes a bundle's files as a cache folder of Triton (``TRITON_CACHE_DIR``); returns number, bytes, omitted keys.
+    """Writes a bundle's files as a cache folder of Triton (``TRITON_CACHE_DIR``).
 
-    Triton's group files contain absolute paths, so they are created here and are valid only in this folder. Keys with
-    native code for the host are left out. An existing folder may only contain files that an earlier call wrote from the
-    same bundle.
+    Returns the number of written files, their bytes, and the number of omitted keys. Triton's group files contain
+    absolute paths, so they are created here and are valid only in this folder. Keys with native code for the host are
+    left out. An existing folder may only contain files that an earlier call wrote from the same bundle.
 
     Raises:
         BundleError: the bundle cannot be read or names a file that Silo does not record, the folder holds other

@@ -227,7 +227,7 @@ class Sources:
 
 
 class Capture:
-    """Records into one bundle. Triton's launch path calls its methods, in any thread.
+    """Records into one bundle. Triton's launch path calls the methods of this object, in any thread.
 
     ``others``: a further source of decisions (such as the store), which are recorded as if they had been made here.
     ``covers``: listed values of parameters, for which kernels are compiled in addition to the values of launches.
@@ -399,7 +399,7 @@ class Capture:
             reason: the origin of the variant, for the bundle.
 
         Raises:
-            SiloError: it cannot be recorded.
+            SiloError: the variant cannot be recorded.
         """
         source = self._sources.of(call.function)
         signature, specialization = types_of(call, source)
@@ -425,7 +425,7 @@ class Capture:
     # -- tuners --------------------------------------------------------------------------------------------------------
 
     def decision_for(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
-        """An earlier decision of this or another process, so that all processes of a recording use the same.
+        """An earlier decision of this or another process, so that all processes of a recording use the same decision.
 
         None without an earlier decision.
         """

@@ -1,4 +1,4 @@
-"""Starts to record a program's compiles and decisions, or to serve them from a bundle, and ends this again."""
+"""Starts and ends the recording of a program's compiles and decisions, and the serving of both from a bundle."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def record(
     compiled for the parameter values that ``covers`` lists.
 
     Raises:
-        LockError: the file is not a lock.
-        BundleError: the place cannot be written, or the existing file is not a bundle.
+        LockError: the file ``lock`` is not a lock.
+        BundleError: ``path`` cannot be written, or an existing file there is not a bundle.
     """
     archive = Archive(path)
     recorder = Capture(archive, others, covers)
@@ -78,13 +78,13 @@ def replay(
 ) -> Callable[[], None]:
     """Serves Triton's compiles and measurements from the bundle at ``path`` from now on.
 
-    Returns a function that ends this.
+    Returns a function that ends the replay.
 
     ``others`` is a further source of decisions, for those that the bundle lacks.
 
     Raises:
         BundleError: the bundle cannot be read.
-        LockError: the file is not a lock.
+        LockError: the file ``lock`` is not a lock.
     """
     replayer = Replayer(open_folded(Path(path)), frozen=frozen, trust=trust, others=others)
     undo, serving = _both(replayer, lock), Serving(replayer.code)
@@ -98,7 +98,7 @@ def replay(
 
 
 def begin_by_settings() -> None:
-    """Acts on ``SILO_RECORD``, ``SILO_BUNDLE`` and ``SILO_LOCK`` once Triton's import has finished, or now."""
+    """Acts on ``SILO_RECORD``, ``SILO_BUNDLE`` and ``SILO_LOCK``: at once, or when Triton's import has finished."""
     if adapter_is_ready():
         _begin()
     else:
@@ -149,7 +149,7 @@ class _Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Called at every import; begins once Triton's classes are complete."""
+        """Called at every import; begins the recording or the replay once Triton's classes are complete."""
         del path, target
         if name.startswith("triton.") and adapter_is_ready():
             sys.meta_path.remove(self)  # pyright: ignore[reportArgumentType]
@@ -171,7 +171,7 @@ def present_records() -> Capture | Replayer | None:
 
 
 def call_when_begun(function: Callable[[], None]) -> Callable[[], None]:
-    """Calls ``function`` each time a recording or a replay begins. Returns a function that ends this."""
+    """Calls ``function`` each time a recording or a replay begins. Returns a function that stops these calls."""
     _listeners.append(function)
     return lambda: _listeners.remove(function)
 

@@ -81,8 +81,8 @@ def _newest(records: Iterable[JSON]) -> Mapping[tuple[str, str, str], KeptDecisi
 class Decider:
     """Chooses between stored decisions and measuring, stores new decisions, and logs which decision is used.
 
-    The first stored decision that is used is announced, later ones are only logged. ``notices`` belongs to the caller,
-    so that no line is logged twice.
+    The first stored decision that is used is announced, later ones are only logged. ``notices`` remembers the lines
+    that were logged; the caller logs through the same object, so that no line is logged twice.
     """
 
     def __init__(self, notices: Notices) -> None:

@@ -104,7 +104,7 @@ class _WithCode:
         return self._decisions.decision_for(tuner, key, configs)
 
     def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
-        """Passes a decision on, and stores the winner's code."""
+        """Passes a decision on to ``decisions``, and stores the winner's code."""
         from silo.kinds.triton.programs.searches.tuner_search import search_of_thread  # noqa: PLC0415  # see above
 
         search = search_of_thread()
@@ -124,9 +124,9 @@ class _WithCode:
 def decide_while_accelerated() -> Callable[[], None] | None:
     """Lets the lock file of ``SILO_LOCK`` and the store decide for the tuners of an accelerated program.
 
-    Returns a function that ends this. Returns None if the settings exclude both, or if both decide together with a
-    recording or a bundle, which begin separately. Tuners whose ``run`` the program has replaced are left alone, unless
-    there is a lock.
+    Returns a function that stops this. Returns None if the settings exclude both, or if the settings ask for a
+    recording or a bundle: these begin separately, together with the lock file and the store. Tuners whose ``run`` the
+    program has replaced are left alone, unless there is a lock.
 
     Raises:
         LockError: ``SILO_TUNE=frozen``, and the lock file cannot be read.
@@ -144,8 +144,8 @@ def decide_while_accelerated() -> Callable[[], None] | None:
             _log.warning("tuners decide themselves: %s", error)
     if decisions is None or (current.lock is None and launch_hook_points().tuned_run is None):
         return None
-    # triton_patching.py, which calls this function, decides the order of methods. With ``last``, a recording that the
-    # program begins itself takes precedence over the store.
+    # triton_patching.py, which calls this function, installs Silo's launch methods on top of this watch afterwards.
+    # With ``last``, a recording that the program begins itself takes precedence over the store.
     if not current.keep_decisions or current.frozen:
         return watch_autotuners(decisions, last=current.lock is None)
     first = StoredFirstCompile()

@@ -1,8 +1,8 @@
 """The journal of a recording: a file beside the bundle, to which many processes of one user append at once.
 
-The file begins with 32 bytes that identify the journal, half of them random: after a journal was folded into its
-bundle and removed, the next one may get the same inode. Records follow. A record is a JSON document and some bytes, in
-one frame::
+The file begins with 32 bytes that identify the journal, half of them random: after a journal was folded into its bundle
+and removed, the next one may get the same inode. Records follow. A record is a JSON document and some bytes, in one
+frame::
 
     16 bytes  MARK, which begins every frame
      4 bytes  length of the document as it is stored, little-endian
@@ -10,12 +10,13 @@ one frame::
     32 bytes  sha256 over both
               the document (canonical JSON), the bytes
 
-It is an :class:`~silo.store.records.AppendLog`. Readers skip a torn frame and continue at the next mark, so nothing
-that was recorded before or after it is lost. Stored texts never contain a mark (:func:`_stored`), so a frame with a
-mark inside is torn, and the time to read a file grows only linearly with its size.
+The journal is an :class:`~silo.store.records.AppendLog`. Readers skip a torn frame and continue at the next mark, so no
+record before or after a torn frame is lost. Stored texts never contain a mark (:func:`_stored`), so a frame with a mark
+inside is torn, and the time to read a file grows only linearly with its size.
 
 The folder may belong to anybody, so the journal is opened by :func:`silo.store.privacy.open_own`: a link, another
-user's file or a file that others may write is refused. The journal itself is locked, because no other user can open it.
+user's file or a file that others may write is refused. The lock is taken on the journal itself, because no other user
+can open the journal.
 """
 
 from __future__ import annotations

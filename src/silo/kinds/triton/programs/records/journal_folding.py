@@ -271,9 +271,9 @@ def _key_names(
 def _rules(
     group: Sequence[BundleVariant], names: tuple[str, ...], winners: Sequence[ForeignWinner]
 ) -> BundleRules | None:
-    """The decisions for one target and signature, as far as the bundle has variants with their configs.
+    """Dispatch rules for one target and signature, from those decisions whose config a variant of ``group`` has.
 
-    None if it has no such variant.
+    None if no variant of ``group`` has a decided config.
     """
     target, signature, extents = rules_key(group[0].artifact.variant)
     configs = {canonical_json(item.artifact.variant.config.to_json()): item.artifact.variant.config for item in group}

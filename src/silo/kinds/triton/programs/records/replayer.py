@@ -304,7 +304,8 @@ class Serving:
         """Triton's own kernel object for the variant; the recording is read when the object is first used."""
         constants = {two.name: two.value for two in call.arguments if two.kind is ValueKind.CONSTANT}
         options, target = options_and_target
-        # a weak reference: the function keeps the binding alive, and this object is the binding's tag
+        # A weak reference avoids a cycle: the function keeps the binding alive, and the binding holds this object as
+        # its tag.
         reference = weakref.ref(function)
 
         def make() -> Any:  # noqa: ANN401
@@ -332,7 +333,7 @@ def _held(value: object) -> object:
 
 
 def _is_plain(kind: ValueKind, value: object) -> bool:
-    """Whether Triton treats an argument of this kind as Silo's guard does."""
+    """Whether Triton and Silo's guard treat a value alike: a plain number, an array with ``data_ptr``, a constant."""
     if kind in _NUMBERS:
         return type(value) is _NUMBERS[kind]
     if kind in _POINTERS:

@@ -1,11 +1,11 @@
-"""Decisions of a program's tuners, and their code, in the store: if an earlier process measured, this one need not.
+"""Decisions of a program's tuners, and their code, in the store: if an earlier process measured, a later one does not.
 
 A decision is stored under the kernel's fingerprint, the configs that the author's pruning left, Triton's version, the
 target, the device's model and its driver's version. If one of these differs, the tuner measures again.
 
 Files are stored under Triton's own key, which includes the compiler, the options, the environment and the source, so a
-kernel never gets the files of another. They stay in this machine's store (:mod:`silo.store.artifacts`) and are code for
-devices: a driver loads them, as it loads files of Triton's own cache.
+kernel never gets the files of another kernel. They stay in this machine's store (:mod:`silo.store.artifacts`) and are
+code for devices: a driver loads them, as it loads files of Triton's own cache.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ class StoredDecisions:
     def decision_for(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
         """The stored decision for a key, or the config that ``SILO_TUNE`` requires; None lets the tuner measure.
 
-        A tuner gets one answer for each key, because a program that empties a tuner's cache expects a measurement.
+        In modes that measure, a tuner gets a stored decision only once for each key: a second request means that the
+        program has emptied the tuner's cache and expects a measurement.
 
         Raises:
             FrozenError: ``SILO_TUNE=frozen``, and the tuner may use no decision.
@@ -248,7 +249,7 @@ class StoredCode:
         self._notices = Notices()
 
     def before_compile(self, request: CompileRequest) -> Callable[[], None] | None:
-        """Called before Triton compiles: puts the files into Triton's cache if only the store has them.
+        """Called before Triton compiles: puts the compile's files into Triton's cache if only the store has them.
 
         Returns a function to call after the compile, or None.
         """

@@ -94,8 +94,8 @@ def _same(members: dict[str, object], requested: dict[str, Value]) -> bool:
 class FoundDecision:
     """The config found among earlier decisions for a tuner's request; ``config`` is None if none fits.
 
-    ``near`` is the decision that was used if it is for another key. ``allowed`` are the configs left by the author's
-    pruning, if it was called.
+    ``near`` is the decision that was used if it is for another key. ``allowed`` are the configs that remain after the
+    author's pruning; () if the pruning was not called.
     """
 
     config: Any
@@ -111,7 +111,7 @@ def find_decision(
 ) -> FoundDecision:
     """The config that was decided for this key, or else for the nearest key.
 
-    Only a config that the author's pruning leaves is returned.
+    A config for the nearest key is returned only if it remains after the author's pruning.
     """
     same_target = [winner for winner in winners if winner.target == wanted.target]
     exact = next((winner for winner in same_target if winner.slot == wanted.slot), None)
@@ -135,9 +135,10 @@ def words_of_nearest(near: ForeignWinner, wanted: ForeignWinner) -> str:
 
 
 def nearest_winner(winners: Sequence[ForeignWinner], wanted: ForeignWinner) -> ForeignWinner | None:
-    """The decision for the nearest key of the same kind; of equally near keys, the first decision in order counts.
+    """The decision for the nearest key among the keys that differ from the wanted key only in integers.
 
-    None if no decision is of that kind.
+    Of equally near keys, the first in the order of slots counts. None if every key differs in another value than an
+    integer, or in the sign of an integer.
     """
     bucket = bucket_of(wanted.key)
     nearest: tuple[int, tuple[str, str, str], ForeignWinner] | None = None

@@ -297,9 +297,9 @@ class AheadCompiles:
     # -- a compile -----------------------------------------------------------------------------------------------------
 
     def await_compile(self, request: CompileRequest) -> None:
-        """Called before Triton compiles: waits for the worker that compiles the same, or cancels a queued compile.
+        """Called before Triton compiles: waits for the worker that runs the same compile, or cancels a queued one.
 
-        When it returns, Triton's cache has the result, or Triton compiles.
+        When this method returns, Triton's cache has the result, or Triton compiles.
         """
         if not self._jobs:
             return
@@ -330,7 +330,8 @@ class AheadCompiles:
         except (CompileCrashError, CompileTimeoutError) as error:
             self._fault(job, error)
         except CompileError as error:
-            # The tuner may tolerate the error: Triton will compile this config itself, and then raises it.
+            # The error is not raised here: Triton will compile this config itself and raise the error, which the tuner
+            # may tolerate.
             self.counts.failed += 1
             _log.debug("a config of %s failed in a worker: %s", job.kernel, error)
         finally:

@@ -46,7 +46,8 @@ def search_of_thread() -> Search | None:
 def finished_search(tuner: Any) -> Search | None:  # noqa: ANN401
     """The search for ``tuner`` that this thread has just ended; None without one.
 
-    A search is returned once: by a second call, the program may have changed what the search has measured.
+    A search is returned only once: before a second call, the program may have changed the data that the search
+    measured.
     """
     search: Search | None = getattr(_local, "finished", None)
     _local.finished = None
@@ -101,7 +102,7 @@ class TunerSearches:
         self._logged = -math.inf  # time of the last log line about a search's progress
 
     def prune(self, tuner: Any, original: Callable[[], Sequence[Any]]) -> Sequence[Any]:  # noqa: ANN401
-        """Called when Triton calls the author's pruning; a search of the remaining configs may follow."""
+        """Runs the author's pruning by ``original()``; returns the remaining configs. A search may follow."""
         configs = original()
         self._end()
         _local.next, _local.finished = (tuner, list(configs)), None
@@ -150,10 +151,8 @@ class TunerSearches:
     def _all_times(self, search: Search, original: Callable[[Any], Any]) -> Sequence[Any] | None:
         """The times of all configs, measured in the order in which their compiles end.
 
-        None if Triton's order must be kept.
-
-        It must be kept for a program's own benchmark, which may count its calls, and if a listener receives
-        measurements.
+        None if Triton's order must be kept: for a program's own benchmark, which may count its calls, and if a listener
+        receives measurements.
         """
         count = len(search.configs)
         name = kernel_of_tuner(search.tuner).__name__
@@ -257,7 +256,7 @@ class TunerSearches:
 
 
 def prints_while_compiled(function: Any) -> bool:  # noqa: ANN401
-    """Whether Triton's front end prints for a kernel: once for each config, but not for configs in the cache."""
+    """Whether compiling a kernel prints (``tl.static_print``); a config taken from the cache would print nothing."""
     try:
         functions = functions_reached(function)
     except SiloError:

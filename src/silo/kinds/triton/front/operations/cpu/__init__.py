@@ -1,4 +1,4 @@
-"""C expressions of operations' elements, and reasons to refuse operations.
+"""Functions that write an operation in C, element by element, or return the reason to refuse an operation.
 
-Records refer to them; the CPU compiler runs them.
+The operations' records refer to these functions; the CPU compiler calls them.
 """

@@ -412,7 +412,8 @@ def ctpop(call: ScalarCall) -> str:
     return call.cast(f"__builtin_popcount{'ll' if wide else ''}({call.unsigned(0)})")
 
 
-# The meaning of a rounding attribute: in Triton 0 is toward zero and 1 to nearest even, in MLIR the other way round.
+# The C suffix for each value of a rounding attribute (None: no attribute). Triton numbers rounding toward zero 0 and to
+# nearest even 1; MLIR numbers rounding to nearest even 0 and toward zero 3.
 _TRITON_ROUNDINGS: Mapping[int | None, str] = {None: "", 0: "_rtz", 1: ""}
 _MLIR_ROUNDINGS: Mapping[int | None, str] = {None: "", 0: "", 3: "_rtz"}
 _RANK = {"f64": 3, "f32": 2, **dict.fromkeys(HALVES, 1), **dict.fromkeys(FP8, 0)}
@@ -421,10 +422,10 @@ _BITS_OF = {"f32": "i32", "f64": "i64", **dict.fromkeys(HALVES, "i16"), **dict.f
 
 
 def float_cast(call: ScalarCall, roundings: Mapping[int | None, str] = _MLIR_ROUNDINGS) -> str:
-    """The C expression of a conversion between any two floating-point types, rounded once; it saturates to 8-bit types.
+    """The C expression of a conversion between any two floating-point types, rounded once.
 
-    ``roundings`` holds the meanings of the rounding attribute, which is ignored if the result type represents every
-    value of the operand type.
+    Conversions to 8-bit types saturate. ``roundings`` holds the meanings of the rounding attribute, which is ignored if
+    the result type represents every value of the operand type.
     """
     call.pointer_free()
     source, target = call.types[0].element, call.element
@@ -441,7 +442,7 @@ def float_cast(call: ScalarCall, roundings: Mapping[int | None, str] = _MLIR_ROU
 
 
 def triton_float_cast(call: ScalarCall) -> str:
-    """:func:`float_cast` with Triton's numbers of roundings."""
+    """:func:`float_cast` for an operation whose attribute numbers the rounding modes as Triton does."""
     return float_cast(call, _TRITON_ROUNDINGS)
 
 

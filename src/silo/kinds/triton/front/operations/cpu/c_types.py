@@ -231,7 +231,7 @@ class ScalarCall:
         return _wrap(text)
 
     def float_result(self, text: str) -> str:
-        """``text``, a float (or double for f64), converted to the result's type."""
+        """The C expression ``text``, of type float (or double for f64), converted to the result's type."""
         if self.element in NARROW:
             self.use(NARROW[self.element])
             return f"silo_f32_to_{self.element}({text})"

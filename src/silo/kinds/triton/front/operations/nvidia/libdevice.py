@@ -299,7 +299,7 @@ _HIP: Mapping[str, Renderer] = MappingProxyType(
 
 
 def _of_amd(symbol: str) -> Renderer | None:
-    """The renderer for one of AMD's functions: that of ``__nv_roundf`` for ``__ocml_round_f32``; None if unknown."""
+    """The renderer for a function of AMD: for ``__ocml_round_f32``, the renderer of ``__nv_roundf``; or None."""
     match = re.fullmatch(r"__ocml_(\w+)_f(32|64)", symbol)
     if symbol in _HIP or match is None:
         return _HIP.get(symbol)

@@ -89,7 +89,7 @@ def _rendered(call: ScalarCall, truncation: str) -> str:
 
 
 def _used_bits(operation: Operation, truncation: str, width: int) -> int:
-    """The number of low bits of a result's element that the kernel reads, which may truncate it."""
+    """The number of low bits that the kernel reads of each result: less than ``width`` if all uses truncate it."""
     uses = operation.results[0].uses if operation.results else []
     if not uses or any(use.name != truncation for use in uses):
         return width
@@ -113,7 +113,7 @@ def inline_parts(operation: Operation) -> list[Operation]:
 class _Expression:
     """The C text of the expression that a PTX text computes.
 
-    Nodes that are read once are written in place; all others are first defined as constants.
+    Nodes that are read once are written in place; all other nodes are first defined as constants.
     """
 
     def __init__(self, call: ScalarCall, program: PtxProgram) -> None:

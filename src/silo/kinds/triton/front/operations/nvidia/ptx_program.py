@@ -226,7 +226,10 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class PtxProgram:
-    """The expression of one element of the result: node ``result`` of ``graph``, from the elements of lane 0."""
+    """The expression of one element of the result, computed from the operands' elements of lane 0.
+
+    The expression is node ``result`` of ``graph``.
+    """
 
     graph: Graph
     result: int
@@ -486,9 +489,10 @@ def _all_known(bits: Sequence[Bit]) -> tuple[Bit, ...] | None:
 
 
 def _bitwise(table: int, bits: Sequence[Bit]) -> Bit:
-    """The result of a function of three bits, if it is a constant or one of the bits.
+    """Applies a function of three bits, if the result is a constant or one of the bits.
 
-    UNKNOWN for any other result, and if one of the bits is unknown.
+    ``table`` is the function's truth table, as lop3 numbers it. Returns UNKNOWN for any other result, and if one of the
+    bits is unknown.
     """
     if UNKNOWN in bits:
         return UNKNOWN
