@@ -47,8 +47,8 @@ class Numerics:
     """The facts, besides the arguments, that decide the results of a kernel.
 
     ``ordered`` lists the operations whose result depends on the grouping of elements, each described in words with a
-    count; if empty, every element is computed alone. ``stored`` is a digest of the address and the value of each store,
-    without source positions.
+    count; if empty, every element is computed alone. ``stored`` has a digest of each store in the code: of the
+    computation of its address and its value, without source positions.
     """
 
     ordered: tuple[str, ...]

@@ -19,7 +19,8 @@ _PLUGIN_NAME = re.compile(r"[a-z][a-z0-9]{0,31}")
 class _Target(Protocol):
     """The part of a target that a declaration reads.
 
-    :mod:`silo.core.device` cannot be imported here: it reads plug-ins.
+    The class ``Target`` of :mod:`silo.core.device` cannot be imported here: that module looks up plug-ins, and the
+    look-up imports this module.
     """
 
     @property
@@ -58,7 +59,7 @@ class Option:
             raise ValueError(f"{self.name}: an option for launches is a natural number, by default 0")
 
     def read(self, value: Value) -> Value:
-        """Returns the value if it is valid for the option. Raises CompileError."""
+        """Returns the value if it is valid for the option; raises CompileError if it is not."""
         fits = self.allowed is None or value in self.allowed
         if not fits or (value is not self.default and type(value) is not self.kind):
             form = {int: "an integer", bool: "a bool", str: "a string"}.get(self.kind, self.kind.__name__)
@@ -72,7 +73,7 @@ class BlobKind:
 
     ``host_code``: whether the bytes run in the process that loads them, so that they are loaded only with consent:
     machine code for the host, or anything that an interpreter of this process would execute. ``checked_text``: whether
-    they are the text that a :class:`ChecksKernels` compiles.
+    the bytes are a kernel's text, stored beside its code, that a :class:`ChecksKernels` can compile.
     """
 
     name: str

@@ -180,7 +180,7 @@ class DynamicLayout:
         return f"{call}, this variant was built for {self}"
 
     def may_have(self, shape: Sequence[int]) -> bool:
-        """Whether an array of this shape, with some strides, can meet these assumptions."""
+        """Whether some strides exist with which an array of this shape meets these assumptions."""
         fit = len(shape) == len(self.axes) and (self.size_bits == 64 or all(size < _WIDE for size in shape))
         return fit and all(size % axis.divisor == 0 for size, axis in zip(shape, self.axes, strict=True))
 
@@ -303,7 +303,7 @@ class Extents(Persisted):
         return f"{actual}, this variant was built for {shape_text(self.strides)}"
 
     def may_have(self, shape: Sequence[int]) -> bool:
-        """Whether an array of this shape, with some strides, can have these extents."""
+        """Whether some strides exist with which an array of this shape has these extents."""
         return tuple(shape) == self.shape
 
 
@@ -339,9 +339,11 @@ def extents_from_json(data: JSON) -> tuple[tuple[str, ArrayExtents], ...]:
 def guard_for_grid(
     held: HeldExtents, grid: Sequence[Node] | None, signature: Signature
 ) -> tuple[HeldExtents, frozenset[str]]:
-    """Returns the extents, and the arguments by exact value, that a guard compares if a declared grid decides the code.
+    """Returns the extents and the names of arguments that a guard compares to fix a declared grid.
 
-    These values and the config determine the grid, and the guard determines the config, so the guard fixes the grid.
+    If the grid decides the code, the extents include the shapes and strides that the grid's expressions read, and the
+    guard compares the named arguments by exact value. These values and the config determine the grid, and the guard
+    determines the config, so all calls that pass the guard have the same grid.
     """
     if not held.grid or grid is None:
         return held, frozenset()

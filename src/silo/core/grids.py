@@ -137,7 +137,8 @@ def batch_matmul(
 def tall(x: Size, y: Size, xblock: Block = "XBLOCK", yblock: Block = "YBLOCK", limit: int = MAX_Y) -> Grid:
     """Returns a grid of two dimensions of any length: blocks of y beyond ``limit`` continue along z.
 
-    The kernel's block of y is ``program_id(1) + program_id(2) * num_programs(1)``; it may be past the end.
+    The kernel computes its block of y as ``program_id(1) + program_id(2) * num_programs(1)``. In some programs this
+    number may be past the last block.
 
     >>> tall("n", "m", 16, 1).dimensions({"n": 16, "m": 65536}, {})
     (1, 32768, 2)
@@ -183,9 +184,9 @@ def fixed(x: Size, y: Size = 1, z: Size = 1) -> Grid:
 def precomputed(table: Sequence[tuple[Mapping[str, Value], Sequence[Size] | Grid]]) -> Grid:
     """Returns a grid from a table of config values: a config uses the grid of the entry whose values it agrees with.
 
-    An entry's grid is a :class:`Grid`, or one to three sizes. Among several entries the entry with the most values
-    counts, then the first. A config without an entry is not part of the space. Raises ``ExpressionError`` for a table
-    without entries, or with values that are not integers.
+    An entry's grid is a :class:`Grid`, or one to three sizes. If a config agrees with several entries, the entry with
+    the most values counts, and of several such entries the first. A config that agrees with no entry is not part of the
+    space. Raises ``ExpressionError`` for a table without entries, or with values that are not integers.
 
     >>> grid = precomputed([({}, ["n"]), ({"SPLIT": 2}, ["n", 2])])
     >>> grid.dimensions({"n": 7}, {"SPLIT": 2}), grid.dimensions({"n": 7}, {"SPLIT": 1})

@@ -44,14 +44,15 @@ __all__ = [
 
 _PART = r"(shape|stride)\.[0-4]|nan|tf32|member\.\d{1,5}\.\d{1,5}"
 _MEMBER = re.compile(r"member\.(\d{1,5})\.(\d{1,5})")
-_MAX_RANK = 5  # dimensions of a tensor map
-_MAX_AXES = 32  # axes of an array
+_MAX_RANK = 5  # the most dimensions of a tensor map
+_MAX_AXES = 32  # the most axes of an array
 _MAX_EXTENT = (1 << 31) - 1  # the largest extent along one dimension of a tensor map
 _MAX_STRIDE = 1 << 40
 _AXES = "the axes of a tensor map"
 _MAX_LEAVES = 1 + 2 * _MAX_RANK
 _LEAF_PART = r"(shape|stride)\.[0-4]"
-_MAX_SLOTS = 16 * MAX_PARAMETERS  # a tensor descriptor takes up to 13 slots
+# the most slots of a parameter layout: one parameter that is a tensor descriptor takes up to 13 of them
+_MAX_SLOTS = 16 * MAX_PARAMETERS
 
 
 class AbiType(Enum):
@@ -298,17 +299,18 @@ _SIZES: Form[tuple[int, int, int]] = Form(_read_sizes, list)
 
 @frozen
 class LaunchInfo(Persisted):
-    """How to launch one artifact. Sizes are in bytes; ``threads`` is per block (num_warps x warp size; 1 on a CPU).
+    """The facts that a launch of one artifact needs. Sizes are in bytes.
 
-    ``block`` arranges the threads along x, y and z; the product is ``threads``, and (threads, 1, 1) is the default.
-    ``layout`` lists the parameters that remain after constants were folded away, in the binary's order.
-    ``scratch_bytes`` is the scratch memory of one program: on a CPU part of the thread's scratch stack, on a GPU global
-    memory. ``registers`` and ``spills`` are read from the binary; None if the target lacks them. ``options`` are the
-    compiler's launch options (:class:`silo.core.declaration.Option`) that are not 0: natural numbers sorted by name,
-    which the device or the loader reads. The grid counts programs, and each program is one cluster of blocks. With
-    ``counts_blocks`` the grid counts blocks, and a launch is refused if ``cluster`` does not divide it;
-    ``counts_blocks`` is False if a cluster is one block, as both then mean the same. ``tensor_maps`` has one entry for
-    each parameter of type ``tensormap`` in the layout, in its order. ``loader`` is text for the loader of this kind of
+    ``threads`` is the number of threads of a block (num_warps x warp size; 1 on a CPU). ``block`` arranges the threads
+    along x, y and z; the product is ``threads``, and (threads, 1, 1) is the default. ``layout`` lists the parameters
+    that remain after constants were folded away, in the binary's order. ``scratch_bytes`` is the scratch memory of one
+    program: on a CPU part of the thread's scratch stack, on a GPU global memory. ``registers`` and ``spills`` are read
+    from the binary; None if the target lacks them. ``options`` are the compiler's launch options
+    (:class:`silo.core.declaration.Option`) that are not 0: natural numbers sorted by name, which the device or the
+    loader reads. The grid counts programs, and each program is one cluster of blocks. With ``counts_blocks`` the grid
+    counts blocks, and a launch is refused if ``cluster`` does not divide it; ``counts_blocks`` is stored as False if a
+    cluster is one block, because blocks and programs are then the same. ``tensor_maps`` has one entry for each
+    parameter of type ``tensormap`` in the layout, in its order. ``loader`` is text for the loader of this kind of
     blobs, in the loader's own form; "" without such text.
     """
 

@@ -1,8 +1,8 @@
 """Keys and signatures of minisign: reads and writes their texts and files.
 
 A signature covers the BLAKE2b hash of a message (minisign's prehashed form, ``ED``); a second signature covers the
-first one and a comment. A key has a number, which a signature repeats to name its key; the number itself is not
-protected.
+first one and a comment. A key has a number, which a signature repeats to name its key. No signature covers the number,
+so anybody can change it.
 """
 
 from __future__ import annotations

@@ -69,8 +69,9 @@ class Work(Persisted):
 WHOLE_LIMIT = 4096
 SAMPLES = 512
 
-_MAX_BYTES = 1 << 44  # most bytes of one array, so that a damaged recipe cannot allocate more
-_FORMULA_BYTES = 64  # bytes for each element while a formula is computed
+_MAX_BYTES = 1 << 44  # the most bytes of one array, so that a damaged recipe cannot make Silo allocate more
+# the bytes of memory that each element takes while a formula computes the elements as Python numbers
+_FORMULA_BYTES = 64
 
 # The parameters of each fill with their defaults; a default of None means that the parameter is required.
 _PARAMETERS: dict[Fill, dict[str, Value]] = {
@@ -209,7 +210,7 @@ class ArrayRecipe(Persisted):
     def bytes_to_make(self) -> int:
         """The most bytes of memory that making the array takes.
 
-        They include the Python numbers that a formula's elements are at first.
+        For a formula they include the Python numbers that it computes before they are converted to the dtype.
         """
         return max(self.size, self._reach) * (_FORMULA_BYTES if isinstance(self.own, Formula) else self.dtype.itemsize)
 
@@ -401,9 +402,9 @@ class ExpectedRecipe(Persisted):
     def of(
         cls, array: NDArray[Any], *, rtol: float | None = None, atol: float | None = None, seed: int = 0
     ) -> ExpectedRecipe:
-        """Returns the recipe of a reference result.
+        """Returns the recipe of an array of expected values.
 
-        It stores all elements of an array of at most :data:`WHOLE_LIMIT` bytes, else :data:`SAMPLES` of them.
+        The recipe stores all elements of an array of at most :data:`WHOLE_LIMIT` bytes, else :data:`SAMPLES` of them.
         """
         element = dtype_named(array.dtype)
         sampled = SAMPLES if array.size * element.itemsize > WHOLE_LIMIT else None
@@ -524,7 +525,7 @@ class CaseRecipe(Persisted):
 
     @property
     def elements(self) -> int:
-        """The number of elements of all the case's arrays: its size."""
+        """The size of the case: the number of elements of all its arrays together."""
         own = dict(self.arguments)
         recipes = (own[recipe.name] if isinstance(recipe, AliasRecipe) else recipe for _, recipe in self.arguments)
         return sum(getattr(getattr(recipe, "array", recipe), "size", 0) for recipe in recipes)

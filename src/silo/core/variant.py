@@ -171,7 +171,10 @@ def effort_key(study: str) -> str:
 
 
 def seeds_key(kernel: str) -> str:
-    """Returns the key of configs that did well elsewhere, by the kernel's name alone; the configs are only hints."""
+    """Returns the key, from the kernel's name alone, of configs that did well in imported results of other tuners.
+
+    The configs are only hints for a search.
+    """
     return digest("seeds-key/1", kernel)
 
 
