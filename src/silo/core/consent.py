@@ -73,7 +73,9 @@ class HostCode:
 
 @frozen
 class PackedHostCode:
-    """Native code of an open bundle, with the digest that the native module computed from the manifest.    The digest equals the digest of the :class:`HostCode` with the same members, and covers everything that the bundle
+    """Native code of an open bundle, with the digest that the native module computed from the manifest.
+
+    The digest equals the digest of the :class:`HostCode` with the same members, and covers everything that the bundle
     passes to the call (``native/core/host_digest.c``).
     """
 

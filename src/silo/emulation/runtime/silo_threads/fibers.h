@@ -170,7 +170,7 @@ inline void release_lanes(Runner &run, unsigned word, unsigned mask, Place place
     lanes.arrived &= ~mask;
     lanes.computed = false;
     lanes.site = nullptr;
-    lanes.mixed = lanes.arrived; // the other lanes may be at different calls
+    lanes.mixed = lanes.arrived; // lanes still parked may be in different calls
     set_ready(run, word, mask);
     hook::pass_simd(run, word, mask, SILO_THREADS_MASKED ? mask : lanes.live, place, flags);
 }

@@ -73,7 +73,8 @@ inline bool meet_grid(Runner &run) {
         __atomic_store_n(&gate->broken, 1, __ATOMIC_RELAXED);
         return gate_fault(run, unsigned(met / one_ended));
     }
-    own_group() = run.outer; // before `wait`, which may leave the launch
+    // Restore the caller's value now, because `wait` may leave the launch without returning.
+    own_group() = run.outer;
     while (__atomic_load_n(&gate->turn, __ATOMIC_ACQUIRE) == turn) {
         if (__atomic_load_n(&gate->broken, __ATOMIC_RELAXED))
             return gate_fault(run,
