@@ -270,7 +270,7 @@ class PallasCompiler:
     def check_text(
         self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
     ) -> CheckedKernel:
-        """Raises UnsupportedError: a bundle's program has no memory spaces, copies or semaphores to check."""
+        """Raises UnsupportedError, because a bundle's program has no memory spaces, copies or semaphores to check."""
         del text, launch, nan, consent
         raise UnsupportedError(
             f"{variant.kernel}: a bundle has no text of a Pallas kernel to check; check the Python file"

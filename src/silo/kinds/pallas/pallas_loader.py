@@ -33,7 +33,7 @@ class HostCall:
     def __init__(self, plan: CallLayout, program: Callable[..., Any], device: Any, arrays: Arrays) -> None:  # noqa: ANN401
         jax = jax_module()
         sharding = jax.sharding.SingleDeviceSharding(device)
-        # Arguments that are on no device yet are put on this one.
+        # The program's arguments that are on no device yet are put on ``device``.
         self._run = jax.jit(program, in_shardings=sharding, out_shardings=sharding)
         self._plan = plan
         self._arrays = arrays
@@ -89,7 +89,10 @@ def returned(results: list[Any]) -> Any:  # noqa: ANN401
 
 
 def _first(plan: CallLayout, arguments: tuple[Any, ...]) -> object:
-    """Returns the first array of a call; results without an array are made in its library."""
+    """Returns the first array of a call, or None.
+
+    Results for which the call has no array are converted to the library of this array.
+    """
     for operand in plan.operands:
         if not isinstance(operand, ScalarPlace):
             return arguments[operand.parameter]

@@ -121,7 +121,7 @@ def forget() -> None:
 _MARK = "RACE DETECTED"
 # The logger of errors in callbacks; such an error contains the line in the body that caused it.
 _LOGGER = "jax._src.callback"
-_FIRST_DMA = 100  # "devices" with this number or a higher one are copies
+_FIRST_DMA = 100  # Race reports name each copy (DMA) as a device with at least this number.
 
 
 @frozen
