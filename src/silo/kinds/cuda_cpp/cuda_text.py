@@ -230,7 +230,7 @@ def kernels_of(text: str) -> tuple[KernelText, ...]:
 
 
 def _namespace(tokens: Sequence[Token]) -> str:
-    """Returns the name of the namespace whose head these words end; "" if it has none, or for another block.
+    """Returns the name of a namespace from the words before its ``{``; "" for an unnamed one or another block.
 
     >>> _namespace(list(tokens_of("inline namespace a::b")))
     'a::b'

@@ -431,9 +431,10 @@ class _Reader:
         *,
         function: bool,
     ) -> set[str]:
-        """Returns the words that a declaration may declare; words that it does not declare only keep more declarations.
+        """Returns the words that a declaration may declare.
 
-        If no word is found, other rules decide whether the declaration is kept.
+        A word too many is harmless: it only keeps declarations that could be dropped. If no word is found, other rules
+        decide whether the declaration is kept.
         """
         if "operator" in head or "static_assert" in head:
             return set()

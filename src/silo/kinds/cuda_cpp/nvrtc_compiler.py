@@ -204,7 +204,7 @@ def launch_of(kernel: str, unit: CudaUnit, binary_kernel: BinaryKernel, warp: in
 def _bounded_memory() -> Generator[None]:
     """Limits the address space of the process to the compilers' limit, and afterwards frees unused heap memory.
 
-    The worker process continues to live, and after cub's headers it would otherwise keep some 200 MB.
+    The worker process continues to live; after a compile with cub's headers it would otherwise keep some 200 MB.
     """
     limit = settings().compile_bytes
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)

@@ -58,7 +58,7 @@ class Wanted:
 
 
 def closed_text(text: CudaText, folders: HeaderFolders, shown: str, device_only: Wanted | None = None) -> CudaText:
-    """Returns the text with every header of the user's that it may include. ``shown`` is its name in messages.
+    """Returns the text with every header of the user's that it may include. ``shown`` names the text in messages.
 
     With ``device_only`` the texts lose their host code and everything that the entry does not need, and missing host
     headers are replaced by short texts or left out.
