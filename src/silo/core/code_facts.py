@@ -31,7 +31,7 @@ class BlockTraits:
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """The number of operations of each kind in a kernel, and its blocks by length."""
+    """The number of operations of each kind in a kernel, and its block dimensions by their length."""
 
     loads: int
     stores: int

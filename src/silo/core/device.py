@@ -160,7 +160,7 @@ class DriverDeclaration:
         return re.fullmatch(self.arch, arch) is not None
 
     def warp_size(self, arch: str) -> int:
-        """The lanes of a warp on devices of ``arch``."""
+        """The number of lanes in a warp on devices of ``arch``."""
         return next((lanes for pattern, lanes in self.warps if re.fullmatch(pattern, arch)), 32)
 
 
@@ -219,8 +219,8 @@ class Measuring(Enum):
     HERE = "the process that tunes"
 
 
-# Numbers that a device reports; the expression language can read them. Every device has the first four, GPUs the rest.
-# Sizes are in bytes, clocks in kHz; "sm" is a streaming multiprocessor, a compute unit or a CPU core.
+# Numbers that a device reports; the expression language can read them. Every device has the first four, only GPUs have
+# the others. Sizes are in bytes, clocks in kHz; "sm" is a streaming multiprocessor, a compute unit or a CPU core.
 DEVICE_FACTS = (
     "sm_count",
     "reserved_sms",

@@ -109,7 +109,7 @@ class Step(PersistedRow):
 
     @property
     def condition(self) -> Node:
-        """The bounds as one expression, for C and C++."""
+        """The bounds as one expression, which C and C++ evaluate: not 0 if a call is within every bound."""
         condition: Node = Const(1)
         for bound in self.bounds:
             condition = bound.condition if condition == Const(1) else make(OpKind.AND, condition, bound.condition)

@@ -167,7 +167,7 @@ class DynamicLayout:
         )
 
     def problem(self, call: DynamicLayout | None) -> str | None:
-        """Returns why code with these assumptions refuses an array with the facts ``call``; None if it does not."""
+        """Returns why code with these assumptions refuses an array with the facts ``call``; None if the code fits."""
         if call is None:
             return f"no layout of up to {MAX_DYNAMIC_AXES} axes, this variant was built for {self}"
         if (
@@ -289,7 +289,7 @@ class Extents(Persisted):
         return shape_text(self.shape) + ("" if self.strides is None else f", strides {shape_text(self.strides)}")
 
     def problem(self, shape: tuple[int, ...] | None, strides: tuple[int, ...] | None) -> str | None:
-        """Returns why code for these extents refuses an array of this shape and these strides; None if it does not.
+        """Returns why code for these extents refuses an array of this shape and these strides; None if the code fits.
 
         >>> Extents((64, 64)).problem((128, 64), None)
         'shape (128, 64), this variant was built for (64, 64)'
@@ -328,7 +328,10 @@ def extents_to_json(extents: Iterable[tuple[str, ArrayExtents]]) -> JSON:
 
 
 def extents_from_json(data: JSON) -> tuple[tuple[str, ArrayExtents], ...]:
-    """Returns the pairs with this JSON form; raises ``ValueError`` for any other JSON and for repeated names."""
+    """Returns pairs of an array's name and its extents from their JSON.
+
+    Raises ``ValueError`` for any other JSON and for repeated names.
+    """
     pairs = read_pairs(data, "the extents of arrays")
     names = [name for name, _ in pairs]
     if not pairs or names != sorted(set(names)):

@@ -80,7 +80,7 @@ _STREAM_ELEMENTS = 0
 _STREAM_SAMPLES = 1
 
 _NORMAL_MEAN = 4 * 0xFFFF  # mean of the sum of eight 16-bit integers
-# the reciprocal of that sum's deviation: 1 / sqrt(8 * (2**32 - 1) / 12), rounded to nearest
+# the reciprocal of the standard deviation of that sum, 1 / sqrt(8 * (2**32 - 1) / 12), rounded to nearest
 _NORMAL_SCALE = float.fromhex("0x1.3988e1412ed76p-16")
 
 # Elements made at a time, so that temporaries stay in the cache.

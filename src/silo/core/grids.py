@@ -158,8 +158,8 @@ def mix_order(x: Size, split: Block = "RSPLIT_SIZE", xblock: Block = "XBLOCK") -
 def cooperative(x: Size, split: Block = "RSPLIT", xblock: Block = "XBLOCK", *, wraps: bool = False) -> Grid:
     """Returns the grid of a cooperative reduction: ``split`` programs for each block of rows.
 
-    The programs wait for one another, so the device must run all at once: launch the kernel as a cooperative one.
-    ``wraps``: rows beyond 65535 blocks continue along z, for a kernel that computes its rows as described at
+    The programs wait for one another, so the device must run all of them at once: launch the kernel as a cooperative
+    one. ``wraps``: rows beyond 65535 blocks continue along z, for a kernel that computes its rows as described at
     :func:`tall`.
     """
     rows = _blocks(x, xblock)
@@ -233,7 +233,7 @@ def round_robin_combo(
 ) -> Grid:
     """Returns the grid of several kernels in turns along x.
 
-    Program ``i`` is block ``i // count`` of kernel ``i % count``.
+    With ``count`` kernels, program ``i`` is block ``i // count`` of kernel ``i % count``.
 
     >>> round_robin_combo([Part("n"), Part(5, blocked=False)], 64).dimensions({"n": 100}, {})
     (10, 1, 1)
@@ -294,14 +294,15 @@ def _blocks(size: Size, block: Block) -> Node:
 
 
 def _count(part: Part, block: Block) -> Node:
-    """Returns the number of programs of one part along x, if its size is not negative."""
+    """Returns the number of programs along x of one kernel of a combo, if the kernel's size is not negative."""
     return make(OpKind.CDIV, _size(part.x), _block(block)) if part.blocked else _size(part.x)
 
 
 def _wrapped(blocks: Node, limit: int) -> tuple[Node, Node]:
-    """Returns the axes y and z: as few layers along z as hold all blocks, of about equal height.
+    """Returns the axes y and z of a grid, over which ``blocks`` are distributed in layers of at most ``limit`` blocks.
 
-    If ``blocks`` is negative, a returned axis is negative too.
+    z is the least possible number of layers, and y is the number of blocks in each of them. If ``blocks`` is negative,
+    a returned axis is negative too.
     """
     layers = make(OpKind.MAX, make(OpKind.CDIV, blocks, Const(limit)), _ONE)
     return make(OpKind.CDIV, blocks, layers), layers

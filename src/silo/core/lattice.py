@@ -94,7 +94,7 @@ class Lattice:
         return self.at(places)
 
     def at(self, coordinates: Sequence[int]) -> int | None:
-        """Returns the index of the config with these coordinates, or None if the space has no such config."""
+        """Returns the index of the config with these coordinates, or None if the lattice has no such config."""
         return self._by_code.get(sum(map(int.__mul__, coordinates, self._strides)))
 
     def coordinates(self, index: int) -> tuple[int, ...]:

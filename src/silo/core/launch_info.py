@@ -348,7 +348,7 @@ class LaunchInfo(Persisted):
             raise ValueError(f"a block of {format_block(self.block)} threads has not {self.threads}")
 
     def option(self, name: str) -> int:
-        """Returns one of ``options``; 0 if it is not among them."""
+        """Returns the value of the launch option ``name``; 0 if the option is not in ``options``."""
         return dict(self.options).get(name, 0)
 
     def counts(self) -> Iterator[tuple[str, int]]:

@@ -289,7 +289,7 @@ def loader_of(kind: str) -> LoaderDeclaration | Rejected | None:
 
 
 def why_unmeasured(kinds: Iterable[str], target_kind: str) -> str:
-    """Returns why launch times of code of these kinds do not count on such a target; "" if they do.
+    """Returns why launch times of code of these kinds do not count on targets of this kind; "" if they count.
 
     >>> why_unmeasured(["cubin"], "cuda"), why_unmeasured(["jaxexp"], "tpu")
     ('', '')

@@ -212,7 +212,10 @@ class GivesCheckedText(ChecksKernels, Protocol):
     """
 
     def text_to_check(self, source: Source, variant: Variant) -> tuple[str, tuple[LayoutSlot, ...]]:
-        """Returns the text with the line numbers of the source, and the kernel's parameters. Raises SourceError."""
+        """Returns a source's text for :meth:`check_text`, with the source's line numbers, and the kernel's parameters.
+
+        Raises SourceError.
+        """
         ...
 
 
@@ -232,7 +235,7 @@ class DescribesText(ChecksKernels, Protocol):
 
 @runtime_checkable
 class CompilesText(Protocol):
-    """A compiler for devices that can also compile the text of a kernel in a crash report."""
+    """A compiler that can also compile, for a device, the text of a kernel from a crash report."""
 
     def text_job(
         self, text: str, kernel: str, target: Target, launch: LaunchInfo, options: Mapping[str, int]
@@ -242,7 +245,10 @@ class CompilesText(Protocol):
 
 
 class LoadedKernel(Protocol):
-    """An artifact ready to launch on one device: a type of the native module. It keeps its code loaded."""
+    """An artifact ready to launch on one device: a type of the native module.
+
+    As long as this object exists, the artifact's code stays loaded.
+    """
 
     @property
     def entry(self) -> str:
@@ -350,7 +356,7 @@ class Device(Protocol):
         ...
 
     def free_memory(self) -> int | None:
-        """Returns the number of free bytes; None if unknown: then copies are made without a check."""
+        """Returns the number of free bytes; None if unknown: then copies are made without checking that they fit."""
         ...
 
     @property

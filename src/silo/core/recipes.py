@@ -52,7 +52,7 @@ __all__ = [
 
 @frozen
 class Work(Persisted):
-    """The least work of one launch of a case: bytes moved, floating-point operations. None: not declared."""
+    """The least work of one launch of a case: bytes moved, floating-point operations; each is None if not declared."""
 
     title = "the work of a case"
 
@@ -96,7 +96,8 @@ def _read_fill(data: JSON, label: str) -> Fill:
 
 
 def _read_seed(data: JSON, label: str) -> int:
-    value = VALUE.read(data, label)  # a seed is an unsigned integer of 64 bits
+    # This reader accepts integers beyond 64 signed bits too: a seed is an unsigned integer of 64 bits.
+    value = VALUE.read(data, label)
     if type(value) is not int:
         raise malformed(label, data)
     return value
@@ -394,7 +395,7 @@ class ExpectedRecipe(Persisted):
             raise CaseError(f"an expected array of {len(self)} {self.dtype} values has {len(self.values)} bytes")
 
     def __len__(self) -> int:
-        """Returns the number of values that it holds."""
+        """Returns the number of values that the recipe holds."""
         total = math.prod(self.shape)
         return total if self.sampled is None else len(sample_indices(self.seed, self.sampled, total))
 

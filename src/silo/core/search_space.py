@@ -136,7 +136,7 @@ class SpaceHeuristic(Protocol):
     def bound(self, kernel: str, signature: Signature, constraints: Sequence[Constraint] = ()) -> Rule:
         """Binds the heuristic to one kernel.
 
-        Raises ``SpaceError`` if the kernel lacks a block or an argument that it names.
+        Raises ``SpaceError`` if the kernel lacks a block or an argument that the heuristic names.
         """
         ...
 

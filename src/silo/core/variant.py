@@ -166,7 +166,7 @@ def spills_key(study: str) -> str:
 
 
 def effort_key(study: str) -> str:
-    """Returns the key of the effort that first calls have spent on tuning a study, from the study's own key."""
+    """Returns the key, from a study's own key, of the record of the effort spent on the study by first calls."""
     return digest("effort-key/1", study)
 
 

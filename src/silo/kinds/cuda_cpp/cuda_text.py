@@ -125,7 +125,7 @@ def includes_of(text: str) -> tuple[Include, ...]:
     """
     includes: dict[int, Include] = {}
     pieces = _CONTINUED.split(text)
-    lines = [0]  # lines of the text before each piece
+    lines = [0]  # the number of lines of the text before each piece
     for piece in pieces:
         lines.append(lines[-1] + piece.count("\n") + 1)
     joined = "".join(pieces)

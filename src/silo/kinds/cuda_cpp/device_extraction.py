@@ -69,7 +69,7 @@ _CHAIN = re.compile(r"\w+(?:\s*(?:##)\s*\w+)+")
 class _Edit(NamedTuple):
     begin: int
     end: int
-    text: str | None  # None: the part is dropped, and its lines stay
+    text: str | None  # None: the part is dropped, and its lines become empty
 
 
 @dataclass

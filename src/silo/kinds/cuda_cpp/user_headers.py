@@ -38,7 +38,10 @@ class HeaderFolders:
 
     @classmethod
     def of(cls, include: Sequence[str | os.PathLike[str]] | Mapping[str, str], own: Path | None) -> HeaderFolders:
-        """Returns the folders of ``include=``. Raises SourceError if one is not a folder."""
+        """Returns the folders and texts that ``include=`` names, and the folder of the file ``own``.
+
+        Raises SourceError if a folder in ``include`` does not exist.
+        """
         beside = None if own is None else str(own.resolve())
         if isinstance(include, Mapping):
             return cls(beside, (), tuple(sorted(include.items())))

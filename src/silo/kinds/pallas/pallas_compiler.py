@@ -81,7 +81,7 @@ def accept(program: bytes, chip: Chip, kernel: str, table: str) -> str | Rejecte
     operands = [jax.ShapeDtypeStruct(in_aval.shape, in_aval.dtype, sharding=sharding) for in_aval in exported.in_avals]
     try:
         jax.jit(exported.call).trace(*operands).lower(lowering_platforms=("tpu",)).compile()
-    except Exception as error:  # the compiler raised it, so it refuses the program
+    except Exception as error:  # an error here means that the compiler refuses the program
         raise refusal(str(error), chip, kernel, table) from error
     return f"{LIBTPU} {version}"
 

@@ -219,7 +219,7 @@ class GpuCall:
     def _take(self, array_place: ArrayPlace, value: Any) -> tuple[Any, Span]:  # noqa: ANN401
         """Returns an array of jax or a contiguous tensor, and the memory range that it shares with the caller."""
         if isinstance(value, self._array_type):
-            return value, (0, 0)  # an empty range, because it is never written to
+            return value, (0, 0)  # jax's arrays are never written to, so the range is empty
         size = array_place.dtype.itemsize
         for extent in array_place.shape:
             size *= extent
@@ -351,7 +351,8 @@ def load_jaxexp(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> L
         disabled_safety_check.is_custom_call() == MOSAIC_CALL
         for disabled_safety_check in exported.disabled_safety_checks
     ):
-        jax_module("jax.experimental.mosaic.gpu")  # importing it finds the library that its kernels call
+        # importing this module finds the library that Mosaic GPU kernels call
+        jax_module("jax.experimental.mosaic.gpu")
     kind = device.target.kind
     if kind not in exported.platforms:
         raise DeviceError(f"{name}: its code is for {', '.join(exported.platforms)}, not for {kind}")

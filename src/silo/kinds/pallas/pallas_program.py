@@ -79,7 +79,7 @@ def make_program(
             scratch_shapes=[_scratch(scratch.kind, scratch.shape, scratch.dtype, pltpu) for scratch in launch.scratch],
         ),
         out_shape=[struct(output, output.padded) for output in outputs],
-        # The operands are counted including the prefetched arrays.
+        # jax counts the prefetched arrays and the scalars among the operands.
         input_output_aliases={
             len(prefetched) + len(scalars) + inputs.index(output): index
             for index, output in enumerate(outputs)

@@ -294,7 +294,7 @@ def endless_waits_raise(notes: list[str]) -> Generator[None]:
 
 
 def _location(information: Any) -> str:  # noqa: ANN401  # jax's, or None
-    """Returns ``file:line`` of a wait; "" if jax does not pass it."""
+    """Returns ``file:line`` of a wait; "" if jax does not pass the location."""
     if getattr(information, "source_info", None) is None:
         return ""
     file, _, rest = str(information.get_source_info_str()).partition(" (")[0].partition(".py:")
