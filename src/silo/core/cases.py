@@ -311,14 +311,15 @@ class Case:
     """One call of a kernel: its arguments, and by name the expected contents of the arrays it writes.
 
     ``expected`` maps names to arrays or to functions that compute them from ``.host`` copies; the functions are called
-    only when needed. ``rtol`` and ``atol`` hold for all expected arrays; None: the default of each dtype. ``grid`` is
-    for kernels that do not declare one: a tuple, or a function of one namespace. Members of ``kwargs`` that are compile
-    options become part of the config. ``bytes`` and ``flops`` are the least work of the call under any config: bytes
-    read and written once each, and floating-point operations (a multiply-add is two). Reports compare them with the
-    device's peak rates. ``changes`` names arrays that the kernel changes although no values are expected for them: a
-    workspace, locks. Every other array made with values must be unchanged after the launch. ``metrics`` maps names to
-    functions that return a number, at least 0, of which less is better, from host copies of the arrays after a launch
-    (by name) and the config's members. Objectives and constraints of tuning may name these metrics.
+    only when needed. ``rtol`` and ``atol`` hold for all expected arrays; if one is None, each dtype's default holds.
+    ``grid`` is for kernels that do not declare one: a tuple, or a function of one namespace. Members of ``kwargs`` that
+    are compile options become part of the config. ``bytes`` and ``flops`` are the least work of the call under any
+    config: bytes read and written once each, and floating-point operations (a multiply-add is two). Reports compare
+    them with the device's peak rates. ``changes`` names arrays that the kernel changes although no values are expected
+    for them: a workspace, locks. Every other array made with values must be unchanged after the launch. ``metrics``
+    maps names to functions of two mappings: host copies of the arrays after a launch, by name, and the config's
+    members. Each returns a number, at least 0, of which less is better. Objectives and constraints of tuning may name
+    these metrics.
     """
 
     args: tuple[Any, ...] = ()

@@ -56,11 +56,11 @@ class Fill(IntEnum):
 
 
 class FillParams(NamedTuple):
-    """A fill's parameters besides the seed (``silo_fill_params`` in C).
+    """A fill's parameters besides the seed (``silo_fill_params`` in C). The fill decides what each one means.
 
-    uniform: ``a`` low, ``b`` high. normal: ``a`` mean, ``b`` std. integers: ``low``, ``span`` = high - low. full: ``a``
-    for floats, ``low`` otherwise. arange: start ``a`` and step ``b`` for floats, ``low`` and ``span`` (modulo 2**64)
-    otherwise.
+    uniform: ``a`` is low, ``b`` is high. normal: ``a`` is the mean, ``b`` the standard deviation. integers: ``low`` is
+    low, ``span`` is high - low. full: the value is ``a`` for floats, ``low`` otherwise. arange: start and step are
+    ``a`` and ``b`` for floats, ``low`` and ``span`` (modulo 2**64) otherwise.
     """
 
     a: float = 0.0

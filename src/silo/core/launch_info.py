@@ -135,8 +135,9 @@ _LEAVES: Final = listed(value_of(StructLeaf), most=_MAX_LEAVES)
 class LayoutSlot:
     """One parameter of the binary: the kernel parameter it comes from ("" for scratch and empty) and its ABI type.
 
-    ``part`` is its part of a tensor descriptor: "" the tensor map (type ``tensormap``) or the base address (type
-    ``ptr``), ``shape.0``, ``stride.0``, ... (elements), ``nan`` (1: pad with NaN), ``tf32`` (1: round what is loaded).
+    If the kernel parameter is a tensor descriptor, ``part`` names the part of it that the slot passes: "" is the tensor
+    map (type ``tensormap``) or the base address (type ``ptr``), ``shape.0``, ``stride.0``, ... are in elements, ``nan``
+    is 1 to pad with NaN, ``tf32`` is 1 to round what is loaded.
 
     A struct by value that holds several parameters has one slot for each member, with rising offsets. The slot's
     ``part`` is ``member.OFFSET.SIZE``: the member's offset in the struct, and the struct's size.

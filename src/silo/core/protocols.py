@@ -196,7 +196,7 @@ class ChecksKernels(Protocol):
     def check_text(
         self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
     ) -> CheckedKernel:
-        """Compiles a checked kernel from the text stored beside an artifact, which lacks line numbers.
+        """Compiles a checked kernel from the text stored beside an artifact. The text lacks the source's line numbers.
 
         Raises CompileError, and TrustError if the consent is not for this text and these calls, because the compiled
         text runs in this process.

@@ -363,8 +363,8 @@ ArgumentRecipe: TypeAlias = ArrayRecipe | DescriptorRecipe | ScalarRecipe | Alia
 class ExpectedRecipe(Persisted):
     """The expected contents of an array after the launch: all its elements, or samples.
 
-    ``values`` are little-endian elements of ``dtype`` (the reference's dtype, which may be wider than the argument's).
-    ``sampled`` is None if all elements are stored; otherwise it is the ``count`` that
+    ``values`` are little-endian elements of ``dtype``, the dtype of the author's expected array, which may be wider
+    than the argument's. ``sampled`` is None if all elements are stored; otherwise it is the ``count`` that
     :func:`~silo.core.generator.sample_indices` takes, with ``seed``. A tolerance of None means the default of
     :func:`~silo.core.checks.compare`.
     """
@@ -466,8 +466,9 @@ _NODE: Form[Node] = Form(lambda data, what: from_json(data), to_json)  # noqa: A
 class CaseRecipe(Persisted):
     """One case of a kernel: its arguments by parameter name, and the expected contents of its written arrays.
 
-    ``grid`` is set if the case, and not the kernel, declares it. ``config`` holds the case's own options, ``work`` its
-    bytes and flops. ``changes`` names arrays with values that the kernel changes without an expected result.
+    ``grid`` is set if the case, and not the kernel, declares it. ``config`` holds the compile options that the case
+    sets, ``work`` its bytes and flops. ``changes`` names arrays with values that the kernel changes without an expected
+    result.
     """
 
     title = "a case"

@@ -321,9 +321,9 @@ class FaultReporter:
     # ---- faults found by the runtime
 
     def _fault(self, fault: ThreadFault) -> CheckFinding:
-        """Returns the finding for a fault of the runtime.
+        """Returns the finding for a fault that the runtime found.
 
-        The text of the fault is a place, a description, and the thread in brackets.
+        The runtime's text about the fault is a place, a description, and the thread in brackets.
         """
         text = self.check.text.decode(errors="replace")
         location, separator, description = text.partition(": ")
