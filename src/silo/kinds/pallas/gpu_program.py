@@ -167,7 +167,7 @@ def make_gpu_program(
 
 @contextmanager
 def on_gpu() -> Generator[None]:
-    """Makes jax trace for an NVIDIA GPU within the block, without a GPU. The program is the same for all GPUs.
+    """Returns a context in which jax traces for NVIDIA GPUs without needing one. The program is the same for all GPUs.
 
     Ignores jax's warning that its lowering to Triton will be removed, which the compiler logs itself. The warning would
     be an error in a process that turns warnings into errors.

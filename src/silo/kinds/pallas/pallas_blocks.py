@@ -176,7 +176,10 @@ def blocked_launch(source: PallasSource, variant: Variant) -> BlockedLaunch:
 
 
 def _grid(source: PallasSource, variant: Variant) -> tuple[int, ...]:
-    """Returns the axes that the body may read, and any further axes up to the last with more than one program."""
+    """Returns the sizes of the grid's axes.
+
+    They are the axes that the body may read, and any further axes up to the last one with more than one program.
+    """
     grid = variant.specialization.grid
     if grid is None:
         raise SourceError(f"{source}: a Pallas kernel is compiled for its grid, and the call names none")

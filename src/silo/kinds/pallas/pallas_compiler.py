@@ -1,6 +1,7 @@
-"""The Pallas compiler for TPUs, GPUs, and CPUs (interpreted): traces and exports in this process.
+"""The Pallas compiler for TPUs, GPUs, and CPUs (interpreted).
 
-The worker checks the exported program, and returns launch info.
+The process that needs the code traces and exports the kernel. A worker process checks the exported program, and returns
+launch info.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
 
     @property
     def schedules(self) -> Sequence[CheckMode]:
-        """The modes to run in: only one, if neither the time of copies nor the order of programs affects results."""
+        """The modes to run in: only one, if neither the times of copies nor the order of programs affect results."""
         return (
             (CheckMode.EAGER, CheckMode.LATE)
             if self._program.program(CheckMode.EAGER).schedules

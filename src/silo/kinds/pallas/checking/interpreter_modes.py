@@ -157,7 +157,7 @@ class CapturedReports:
 
 @contextmanager
 def listening() -> Generator[CapturedReports]:
-    """Collects the races that jax prints within the block, instead of printing them. Other output is printed."""
+    """Returns a context in which races that jax prints are collected instead of printed. Other output is printed."""
     captured = CapturedReports([], [])
     out, logger = sys.stdout, logging.getLogger(_LOGGER)
     handler = _Handler(captured)
@@ -257,7 +257,7 @@ _NONE_LEFT = "no copy or signal is left to add to it"
 
 @contextmanager
 def endless_waits_raise(notes: list[str]) -> Generator[None]:
-    """Makes waits that cannot end raise RuntimeError within the block, with a text that :func:`stuck_in` recognizes.
+    """Returns a context in which waits that cannot end raise RuntimeError, with a text that :func:`stuck_in` reads.
 
     ``notes`` gets a line if this version of jax waits in an unknown way: then an endless wait hangs.
     """
