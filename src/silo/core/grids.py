@@ -74,7 +74,7 @@ class Grid:
         return Grid((x, y, z))
 
     def dimensions(self, values: Mapping[str, Value], config: Mapping[str, Value]) -> tuple[int, int, int]:
-        """Returns the programs along x, y, z for argument values and a config.
+        """Returns the numbers of programs along x, y, z for argument values and a config.
 
         Raises:
             SpaceError: the config breaks a requirement.

@@ -172,7 +172,7 @@ class Form(Generic[T]):
         self.write = write
         self.check = check
         self.of = of  # the class whose values this form reads, if :func:`value_of` made it
-        self.items = items  # the form of the items of a list
+        self.items = items  # for the form of a list: the form of each item
 
 
 def _itself(value: Any) -> Any:  # noqa: ANN401  # a value that is its own JSON

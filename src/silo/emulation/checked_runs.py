@@ -200,7 +200,7 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
     ) -> CheckFinding:
         """Returns the finding for a read of unset memory or of an unset variable.
 
-        ``effect`` shows the first result that depends on the read.
+        ``effect`` is the fault, or the first difference of results, that occurs if the memory holds other values.
         """
         del other
         about = doubt.about

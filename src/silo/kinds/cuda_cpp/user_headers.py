@@ -40,7 +40,7 @@ class HeaderFolders:
     def of(cls, include: Sequence[str | os.PathLike[str]] | Mapping[str, str], own: Path | None) -> HeaderFolders:
         """Returns the folders and texts that ``include=`` names, and the folder of the file ``own``.
 
-        Raises SourceError if a folder in ``include`` does not exist.
+        Raises SourceError if a path in ``include`` is not a folder.
         """
         beside = None if own is None else str(own.resolve())
         if isinstance(include, Mapping):

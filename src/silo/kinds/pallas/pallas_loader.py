@@ -365,7 +365,8 @@ def load_jaxexp(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> L
 def _check_avals(plan: CallLayout, exported: Any, name: str) -> None:  # noqa: ANN401
     """Checks that the plan matches the program.
 
-    Consent was given to both together, but a wrong plan would let the program misread the call's arrays.
+    Consent to the code covers both, but does not show that they match: with a wrong plan the program would misread the
+    call's arrays.
     """
     shapes = [getattr(operand, "shape", (1,)) for operand in plan.operands]
     dtypes = [operand.dtype.name for operand in plan.operands]

@@ -31,9 +31,11 @@ inline bool inside;           // whether a thread of a group is running
 inline unsigned group_number; // the number of the group, counted from 1 over all runs
 // How many barriers of the group have ordered the arrays ([0]) or shared memory ([1]).
 inline unsigned phase[2];
-// The same counts for the barriers of each simdgroup (barriers of its lanes alone).
+// For each simdgroup, how many barriers between its lanes have ordered the arrays ([0]) or shared
+// memory ([1]).
 inline unsigned simd_phase[2][32];
-// For each thread, the count of its simdgroup in simd_phase at its last barrier of that kind.
+// For each thread, the simd_phase of its simdgroup when the thread last passed such a barrier
+// between lanes.
 inline unsigned joined[2][most_threads];
 inline u64 left; // steps that the group may still execute
 inline u64 dice;

@@ -136,8 +136,8 @@ SILO_THREADS_PLAIN inline void mark_cells(Check *check, const Area &area, int in
             check->suspect = {site,    thread, group_index(), static_cast<unsigned>(index),
                               address, size};
         }
-        // Two readers of different threads are enough: at least one of them differs from any later
-        // writer.
+        // To find a race with a later write, readers of two different threads are enough: at least
+        // one of them is not the thread that writes.
         if (cell.reader.group == now.group && cell.reader.phase == now.phase &&
             cell.reader.thread != now.thread && (cell.reader.mask & mask) == mask) {
             cell.other = now;

@@ -62,7 +62,7 @@ struct Runner : Group {
     unsigned long memory_bytes; // size of `memory`
     char *stacks;
     unsigned long stride;                                // bytes from one stack to the next
-    unsigned long announced[most_group_bytes / 16 / 64]; // a bit per 16 bytes: array is announced
+    unsigned long announced[most_group_bytes / 16 / 64]; // bit i: the array at 16 * i is announced
     Fiber fiber[most_threads];
     Lanes lanes[most_words];
 

@@ -7,7 +7,7 @@ namespace silo_threads {
 
 // `struct silo_cpu_gate` of Silo's CPU driver.
 struct Gate {
-    unsigned long met; // waiting groups; the bits from 32 on count groups that have ended
+    unsigned long met; // bits 0 to 31: waiting groups; bits 32 to 63: groups that have ended
     unsigned turn;     // how often all groups have met
     unsigned broken;   // whether groups wait for groups that have ended
 };

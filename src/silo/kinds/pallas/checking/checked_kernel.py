@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckedProgram", "PallasLaunch"]
 
-# The beginning of the interpreter's errors for an access, or a block of an index map, out of bounds.
+# The interpreter's errors begin with this text if an access, or a block that an index map returns, is out of bounds.
 _OUTSIDE = "Out-of-bounds "
 _NOWHERE = "a line that jax does not tell"
 
