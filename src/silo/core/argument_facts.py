@@ -21,9 +21,10 @@ class ArgumentFacts:
     For an array: ``is_pointer``, its ``dtype`` and ``address``, and ``range32`` if its memory is known to be less than
     2 GiB and the target may use that. ``shape`` and ``strides`` are set if the source declares that they decide its
     code, ``layout`` if it declares that they are passed to the code (a dynamic layout). For a tensor descriptor: the
-    facts of its base array, ``block_shape``, ``block_form`` (the block's layout as a call encodes it) and
-    ``block_layout``, the layout of a block in shared memory, which the source sets if the descriptor has one. For any
-    other argument: its ``value``, and the ``dtype`` only if the caller's scalar has one (``numpy.int64``).
+    facts of its base array, ``block_shape``, ``block_form`` (the number in the guard code that stands for the block's
+    layout in shared memory; 0 for the default layout) and ``block_layout`` (the same layout as a value of the kernel's
+    language, or None). For any other argument: its ``value``, and the ``dtype`` only if the caller's scalar has one
+    (``numpy.int64``).
     """
 
     value: Value = None
@@ -44,11 +45,11 @@ class ArgumentFacts:
         return cls(dtype=dtype(element) if isinstance(element, str) else element, is_pointer=True, address=address)
 
 
-_LENGTH = 60  # characters of one description
+_LENGTH = 60  # the most characters of a description of an argument
 
 
 class _Words(reprlib.Repr):
-    """A shortened ``repr`` of nested values, in which arrays appear as dtype and shape."""
+    """A ``reprlib.Repr`` that shortens the text of nested values and writes an array as its dtype and shape."""
 
     def repr1(self, x: Any, level: int) -> str:  # noqa: ANN401
         """Returns the description of an array, or the shortened ``repr`` of any other value."""

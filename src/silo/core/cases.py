@@ -77,7 +77,10 @@ class Handle:
 
     @property
     def host(self) -> NDArray[Any]:
-        """The values that the array was made with, read-only in numpy (bfloat16 and 8-bit floats: ml_dtypes)."""
+        """The values that the array was made with, as a read-only numpy array.
+
+        For bfloat16 and 8-bit floats ml_dtypes must be installed.
+        """
         if self._host is None:
             require_numpy("the host copy of a case's array (.host)")
             host = self.recipe.host(self._make.fill)
@@ -160,10 +163,11 @@ class DescriptorHandle:
 class Make:
     """The argument ``make`` of a case function: makes arrays and records their recipes.
 
-    ``materialize`` makes the array of the wanted library from a recipe; ``fill``, if given, makes a recipe's elements
-    (flat, in C order) faster than numpy does. Each array gets the next seed, so that no two are equal by accident.
-    Every method takes the shape first, as ``make.normal(m, n)`` or ``make.normal((m, n))``, and the rest by name:
-    ``dtype`` and ``strides`` (in elements; C order by default) in every method, ``seed`` for random numbers.
+    ``materialize`` makes an array of the wanted library from a recipe; ``fill``, if given, makes a recipe's elements
+    (flat, in C order) faster than numpy does. Each array gets the next seed, so that no two arrays are equal by
+    accident. Every method takes the shape first, as ``make.normal(m, n)`` or ``make.normal((m, n))``, and the other
+    arguments by name: ``dtype`` and ``strides`` (in elements; C order by default) in every method, ``seed`` for random
+    numbers.
 
     >>> make = Make(lambda recipe: recipe.host())
     >>> make.arange(4).host
@@ -212,7 +216,7 @@ class Make:
         seed: int | None = None,
         strides: Sequence[int] | None = None,
     ) -> Handle:
-        """Makes an array of integers from ``low`` to ``high - 1``; with a float dtype, of floats with these values."""
+        """Makes an array of integers from ``low`` to ``high - 1``; a float dtype stores these integers as floats."""
         return self._recipe(Fill.INTEGERS, shape, dtype, seed, strides, low=low, high=high)
 
     def empty(self, *shape: Extents, dtype: object = "float32", strides: Sequence[int] | None = None) -> Handle:
@@ -307,14 +311,15 @@ class Case:
     """One call of a kernel: its arguments, and by name the expected contents of the arrays it writes.
 
     ``expected`` maps names to arrays or to functions that compute them from ``.host`` copies; the functions are called
-    only when needed. ``rtol`` and ``atol`` hold for all expected arrays; None: the default of each dtype. ``grid`` is
-    for kernels that do not declare one: a tuple, or a function of one namespace. Members of ``kwargs`` that are compile
-    options become part of the config. ``bytes`` and ``flops`` are the least work of the call under any config: bytes
-    read and written once each, and floating-point operations (a multiply-add is two). Reports compare them with the
-    device's peak rates. ``changes`` names arrays that the kernel changes although no values are expected for them: a
-    workspace, locks. Every other array made with values must be unchanged after the launch. ``metrics`` maps names to
-    functions that return a number, at least 0, of which less is better, from host copies of the arrays after a launch
-    (by name) and the config's members. Objectives and constraints of tuning may name these metrics.
+    only when needed. ``rtol`` and ``atol`` hold for all expected arrays; if one is None, each dtype's default holds.
+    ``grid`` is for kernels that do not declare one: a tuple, or a function of one namespace. Members of ``kwargs`` that
+    are compile options become part of the config. ``bytes`` and ``flops`` are the least work of the call under any
+    config: bytes read and written once each, and floating-point operations (a multiply-add is two). Reports compare
+    them with the device's peak rates. ``changes`` names arrays that the kernel changes although no values are expected
+    for them: a workspace, locks. Every other array made with values must be unchanged after the launch. ``metrics``
+    maps names to functions of two mappings: host copies of the arrays after a launch, by name, and the config's
+    members. Each returns a number, at least 0, of which less is better. Objectives and constraints of tuning may name
+    these metrics.
     """
 
     args: tuple[Any, ...] = ()
@@ -417,10 +422,10 @@ class Case:
         }
 
     def declared_changes(self, names: Sequence[str], declared: Collection[str]) -> tuple[str, ...]:
-        """Returns the arguments whose arrays have values and are changed by the kernel without an expected result.
+        """Returns the names of the arguments that the kernel changes, but for whose arrays the case expects no values.
 
-        The case or ``declared`` names them as changed. The result is empty for a case that neither expects nor changes
-        any array.
+        The case or ``declared`` names these arguments as changed. Arrays of ``make.empty`` are left out. The result is
+        empty for a case that neither expects nor changes any array.
         """
         if not self.expected and not self.changes:
             return ()
@@ -483,9 +488,9 @@ def record(
     """Returns the recipe of a case.
 
     ``names`` are the kernel's parameters; ``config_names`` are the members of the config, which a grid may read.
-    ``with_expected`` computes the expected arrays, which takes as long as the reference does. ``constant`` returns the
-    value of an argument that is an object of the kernel's language, such as a layout. ``written`` are the arguments
-    that the kernel's own declaration names as written.
+    ``with_expected`` computes the expected arrays, which takes as long as the case's functions in ``expected`` do.
+    ``constant`` returns the value of an argument that is an object of the kernel's language, such as a layout.
+    ``written`` are the arguments that the kernel's own declaration names as written.
 
     Raises:
         CaseError: an array did not come from ``make``, so a recipe could not make it again.
@@ -493,7 +498,8 @@ def record(
     bound = case.bind(names)
     arguments: list[tuple[str, ArgumentRecipe]] = []
     owners: dict[int, str] = {}
-    # maps the id of an array's handle to the id of the argument that uses it: the handle or a descriptor
+    # For each array: the id of its handle, mapped to the id of the object that the case passes (that handle, or a
+    # descriptor of the array). It shows an array that two different objects use.
     arrays: dict[int, int] = {}
     for name, value in bound.items():
         if isinstance(value, Handle | DescriptorHandle):

@@ -40,7 +40,7 @@ _RTOL_FLOAT8 = 0.125
 
 # The elements that one thread compares at a time: few enough for their doubles to stay in its cache.
 _CHUNK = 1 << 16
-_PART = 1 << 20  # elements that one thread compares at a time if only bits are compared
+_PART = 1 << 20  # the elements that one thread compares at a time if it compares only bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def unchanged(actual: NDArray[Any], before: NDArray[Any]) -> CheckResult:
 
 
 def check(actual: NDArray[Any], expected: ExpectedRecipe) -> CheckResult:
-    """Compares an array with its recipe's expected values, all or sampled."""
+    """Compares an array with its recipe's expected values: all elements, or only those that the recipe sampled."""
     if actual.shape != expected.shape:
         message = f"the shape is {actual.shape} and should be {expected.shape}"
         return CheckResult(ok=False, max_abs_error=math.inf, max_rel_error=math.inf, worst=None, message=message)
@@ -206,7 +206,7 @@ def _errors(part: NDArray[Any], reference: NDArray[Any], tolerance: tuple[float,
     with np.errstate(all="ignore"):
         error = np.abs(x - y)
         if exact:
-            # Two different 64-bit integers can convert to the same double.
+            # Two different 64-bit integers can convert to the same double, so that their error is 0: make it 1.
             error[(error == 0.0) & (part != reference)] = 1.0
         elif not np.isfinite(error).all():
             error[(x == y) | (np.isnan(x) & np.isnan(y))] = 0.0
@@ -250,7 +250,7 @@ def _scale(expected: NDArray[Any]) -> float:
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     def largest(at: Slice) -> float:
-        # Each float of at most 16 bits fits in a float32.
+        # A float32 represents each float of at most 16 bits exactly; wider dtypes need a float64.
         magnitude = np.abs(expected[at].astype(np.float64 if expected.itemsize > 2 else np.float32))
         maximum = float(magnitude.max(initial=0.0))
         return (

@@ -31,7 +31,7 @@ class BlockTraits:
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """The number of operations of each kind in a kernel, and its blocks by length."""
+    """The number of operations of each kind in a kernel, and its block dimensions by their length."""
 
     loads: int
     stores: int
@@ -47,8 +47,8 @@ class Numerics:
     """The facts, besides the arguments, that decide the results of a kernel.
 
     ``ordered`` lists the operations whose result depends on the grouping of elements, each described in words with a
-    count; if empty, every element is computed alone. ``stored`` is a digest of the address and the value of each store,
-    without source positions.
+    count; if empty, every element is computed alone. ``stored`` has a digest of each store in the code: of the
+    computation of its address and its value, without source positions.
     """
 
     ordered: tuple[str, ...]

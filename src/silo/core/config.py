@@ -98,7 +98,7 @@ class ConfigSet:
 
     @property
     def effort(self) -> int:
-        """The number of configs that an exhaustive search measures: all."""
+        """The number of configs that an exhaustive search measures, which is all of them."""
         return len(self._configs)
 
     @property

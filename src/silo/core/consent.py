@@ -33,11 +33,12 @@ _LEDGER: Final = object()
 class HostCode:
     """Native code, with everything that decides what calling it does.
 
-    ``blob`` is the sha256 of the object. ``launch`` has its entry, parameter layout and scratch. ``signature`` is
-    typed, with effects; ``signature`` and ``specialization`` are None for the outcome of a compile job, which is not
-    called directly. ``text`` is the sha256 of the text that is stored beside the code and compiled by a check, "" for
-    none. ``calls`` is the rest of a bundle's data about calls: the kernel's parameters with their defaults, its grid,
-    derived constexprs and the config. It is None for a kernel declared in this process, which has these values itself.
+    ``blob`` is the sha256 of the object file, ``kind`` its kind of blob. ``launch`` has its entry, parameter layout and
+    scratch. ``signature`` is typed, with effects; ``signature`` and ``specialization`` are None for the outcome of a
+    compile job, which is not called directly. ``text`` is the sha256 of the kernel's text that is stored beside the
+    code for checks, which compile and run the text; "" without such a text. ``calls`` holds a bundle's other data about
+    calls: the kernel's parameters with their defaults, its grid, derived constexprs and the config. ``calls`` is None
+    for a kernel declared in this process, because the declaration has these values.
     """
 
     blob: str
@@ -72,7 +73,7 @@ class HostCode:
 
 @frozen
 class PackedHostCode:
-    """Native code of an open bundle, as a launch sees it. The native module computes ``digest`` from the manifest.
+    """Native code of an open bundle, with the digest that the native module computed from the manifest.
 
     The digest equals the digest of the :class:`HostCode` with the same members, and covers everything that the bundle
     passes to the call (``native/core/host_digest.c``).
@@ -164,7 +165,7 @@ class Consent:
     def host_code(self) -> HostCode:
         """The code with all its members.
 
-        Raises ``TrustError`` if the consent is for a launch from a bundle, which knows only the code's digest.
+        Raises ``TrustError`` for a consent to code of an open bundle, which holds only the code's digest.
         """
         if isinstance(self.code, PackedHostCode):
             raise TrustError(f"consent was given to launches of {self.code.launch.entry} from a bundle, and to no more")

@@ -30,7 +30,7 @@ Decision = Accepted | Rejected
 
 
 class Origin(Enum):
-    """The decision source of a config. Each member's value is its name in tables."""
+    """The decision source of a config. Each member's value is the source's text in the tables that commands print."""
 
     LOCK = "lock"
     BUCKET = "bucket winner"

@@ -19,7 +19,8 @@ _PLUGIN_NAME = re.compile(r"[a-z][a-z0-9]{0,31}")
 class _Target(Protocol):
     """The part of a target that a declaration reads.
 
-    :mod:`silo.core.device` cannot be imported here: it reads plug-ins.
+    The class ``Target`` of :mod:`silo.core.device` cannot be imported here: that module looks up plug-ins, and the
+    look-up imports this module.
     """
 
     @property
@@ -58,7 +59,7 @@ class Option:
             raise ValueError(f"{self.name}: an option for launches is a natural number, by default 0")
 
     def read(self, value: Value) -> Value:
-        """Returns the value if it is valid for the option. Raises CompileError."""
+        """Returns the value if it is valid for the option; raises CompileError if it is not."""
         fits = self.allowed is None or value in self.allowed
         if not fits or (value is not self.default and type(value) is not self.kind):
             form = {int: "an integer", bool: "a bool", str: "a string"}.get(self.kind, self.kind.__name__)
@@ -72,7 +73,7 @@ class BlobKind:
 
     ``host_code``: whether the bytes run in the process that loads them, so that they are loaded only with consent:
     machine code for the host, or anything that an interpreter of this process would execute. ``checked_text``: whether
-    they are the text that a :class:`ChecksKernels` compiles.
+    the bytes are a kernel's text, stored beside its code, that a :class:`ChecksKernels` can compile.
     """
 
     name: str
@@ -89,20 +90,20 @@ class BlobKind:
 class CompilerDeclaration:
     """A compiler plug-in before it is imported: the object that an entry point of ``silo.compilers`` names.
 
-    Its module should import almost nothing: Silo imports it to look up kinds of blobs that Silo does not ship, and
-    option names that begin with the plug-in's name.
+    The declaration's module should import almost nothing: Silo imports it to look up kinds of blobs that Silo does not
+    ship, and option names that begin with the plug-in's name.
 
     Attributes:
         name: the plug-in's name, which is its entry point's name and is stored in compile jobs.
         compiler: ``module:Class`` of the compiler, which is made without arguments when it is first needed.
         sources: the kinds of sources it compiles; () for any.
         targets: the kinds of targets it compiles for; () for any.
-        options: its compile options. Those of a plug-in that Silo does not ship begin with its name (``stack_depth``),
-            so that installing it does not change what another kernel's config means.
+        options: its compile options. If Silo does not ship the plug-in, their names begin with the plug-in's name
+            (``stack_depth``), so that installing the plug-in does not change what another kernel's config means.
         blobs: the kinds of blobs it makes, sidecars included.
         code: packages whose files decide the bytes it makes; their :func:`silo.compile.identity.code_digest` is part of
-            its identity. ``-`` before the name of a package inside one of these excludes that package, as none of its
-            code runs.
+            its identity. ``-`` before the name of a package inside one of these excludes that package, because
+            compiling runs none of its code.
         before: names of plug-ins over which it takes precedence if both compile a source for a target.
         in_process: compiling takes so little time that it is done in the caller's process.
     """

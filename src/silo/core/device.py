@@ -42,7 +42,7 @@ __all__ = [
     "target_kinds",
 ]
 
-HOST_MEMORY = 1  # DLPack's device type
+HOST_MEMORY = 1  # DLPack's device type of the host's memory
 EXTENSION_MEMORY = 12  # DLPack's type for devices that its list does not contain, for example TPUs
 
 # Names in messages of DLPack's device types (DLPack 1.x, ``DLDeviceType``).
@@ -81,9 +81,9 @@ def memory_name(device_type: int) -> str:
 class Memory:
     """The memory that a device's code reads and writes.
 
-    ``types`` are DLPack's device types, beginning with the device's own memory: a call whose arrays are in one of them
-    may run there. ``names`` maps array libraries to their names for the device, if DLPack's type does not determine the
-    device: ``{"torch": "npu"}``.
+    ``types`` are DLPack's device types, beginning with the device's own memory: the device may run a call whose arrays
+    are in memory of one of these types. ``names`` maps array libraries to their names for the device, if DLPack's type
+    does not determine the device: ``{"torch": "npu"}``.
 
     >>> Memory((1,)).is_host, Memory((2, 3)).is_host
     (True, False)
@@ -105,9 +105,9 @@ _ANY_ARCH = r"[a-z0-9][a-z0-9._-]*"
 class DriverDeclaration:
     """Facts about one kind of devices that are needed before, or without, opening its driver.
 
-    The package of a driver, ``silo.drivers.<kind>``, holds the declaration as ``DRIVER``. The package imports
-    nothing that opens the driver, because targets of the kind are parsed and compiled for on machines without the
-    device. The defaults describe a kind of device for which Silo lacks a driver.
+    The package of a driver, ``silo.drivers.<kind>``, holds the declaration as ``DRIVER``. The package imports nothing
+    that opens the driver, because a machine without the device also parses targets of the kind and compiles for them.
+    The defaults describe a kind of device for which Silo lacks a driver.
 
     Attributes:
         kind: the kind of targets, which is the name of the driver's folder.
@@ -120,16 +120,18 @@ class DriverDeclaration:
         suffixes: letters at the end of an arch that name features which code may use, not another device (``sm_90a``).
         warps: patterns of archs, each with its number of lanes in a warp; the first that matches the whole arch counts,
             else 32 lanes.
-        units: multiprocessors, compute units or cores of the most common device of an arch, ``usual_units`` of others.
+        units: for each arch, the number of multiprocessors, compute units or cores of its most common device;
+            ``usual_units`` is this number for an arch that is not listed.
         blobs: the kinds of code that the driver loads, finished machine code first.
-        code_forms: the forms of code that exist for this kind of targets and not for all kinds.
-        library: the setting that names the library of the native module's driver; "" without a driver in the native
-            module.
+        code_forms: the names of texts of code (``ptx``, ``asm``) that exist for this kind of targets, but not for all.
+        library: the field of Silo's settings that names the vendor's driver library; "" if the native module lacks a
+            driver for this kind.
         energy: ``module:function`` that opens the energy counter of the device at a PCI bus id; None if no counter is
             known.
         torch_build: the member of ``torch.version`` that a build of torch for this driver has; "" without such a build.
         least_flush: the least bytes that a timer writes to empty the caches, whatever size the driver reports.
-        spills: the most 32-bit values that a heuristic's config may spill and still be measured with the others.
+        spills: the largest spill count (in 32-bit values) with which a heuristic's config is measured early; configs
+            with more spills are measured late.
 
     >>> DriverDeclaration("toy", Memory((1,)), suffixes="x", warps=(("t[12]", 64),)).warp_size("t2")
     64
@@ -158,7 +160,7 @@ class DriverDeclaration:
         return re.fullmatch(self.arch, arch) is not None
 
     def warp_size(self, arch: str) -> int:
-        """The lanes of a warp on devices of ``arch``."""
+        """The number of lanes in a warp on devices of ``arch``."""
         return next((lanes for pattern, lanes in self.warps if re.fullmatch(pattern, arch)), 32)
 
 
@@ -217,8 +219,8 @@ class Measuring(Enum):
     HERE = "the process that tunes"
 
 
-# Numbers that a device reports; the expression language can read them. Every device has the first four, GPUs the rest.
-# Sizes are in bytes, clocks in kHz; "sm" is a streaming multiprocessor, a compute unit or a CPU core.
+# Numbers that a device reports; the expression language can read them. Every device has the first four, only GPUs have
+# the others. Sizes are in bytes, clocks in kHz; "sm" is a streaming multiprocessor, a compute unit or a CPU core.
 DEVICE_FACTS = (
     "sm_count",
     "reserved_sms",
@@ -363,7 +365,7 @@ def _kinds_of_plugins() -> tuple[str, ...]:
 def read_target(data: JSON, label: str) -> Target:
     """Returns the target that JSON names in canonical spelling.
 
-    Raises ``ValueError``, with the noun ``label``, for anything else.
+    Raises ``ValueError`` for anything else; ``label`` names the data in the message.
     """
     try:
         return Target.parse(read_text(data, label))
@@ -372,4 +374,4 @@ def read_target(data: JSON, label: str) -> Target:
 
 
 TARGET: Final[Form[Target]] = Form(read_target, str)
-"""The :class:`Form` of a target: it is written as its text."""
+"""The :class:`Form` of a target, whose JSON is the target's text, such as ``"cuda:sm_90a"``."""

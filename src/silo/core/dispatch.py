@@ -9,8 +9,8 @@ The bucket function of one integer, the same in Python and C::
         return INT64_C(1) << (64 - __builtin_clzll((uint64_t)v - 1));
     }
 
-The number of a bucket lies in the bucket: ``bucket(bucket(v)) == bucket(v)``. It has the
-largest magnitude of all values in the bucket.
+A bucket is named by the integer that ``bucket`` returns for all its values. This integer is itself a value of the
+bucket (``bucket(bucket(v)) == bucket(v)``), and the one with the largest magnitude.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Step(PersistedRow):
 
     @property
     def condition(self) -> Node:
-        """The bounds as one expression, for C and C++."""
+        """The bounds as one expression, which C and C++ evaluate: not 0 if a call is within every bound."""
         condition: Node = Const(1)
         for bound in self.bounds:
             condition = bound.condition if condition == Const(1) else make(OpKind.AND, condition, bound.condition)
@@ -192,7 +192,8 @@ def distance(left: Bucket, right: Bucket) -> int | None:
     """Returns the distance of two buckets, in sixteenths of an octave, summed over the integers; None: not comparable.
 
     An octave is a factor of two. To get exact integers, log2 is replaced by a function that is linear between powers of
-    two. 0 is one octave below 1. Values other than integers, and signs, must be equal.
+    two. 0 is one octave below 1. Buckets are comparable if their integers have equal signs and all their other values
+    are equal.
     """
     if len(left) != len(right):
         return None
@@ -254,11 +255,11 @@ def _write_rule(rule: tuple[Bucket, Config]) -> JSON:
 class DispatchRules(Persisted):
     """Maps the values of the arguments in ``key`` to a config: a table of buckets, and a rule for all other buckets.
 
-    A bucket of the table has its config. For other buckets the decision list ``unseen`` decides, if present (it was
-    better on held-out buckets, see :mod:`silo.tuner.generalization`); otherwise the nearest bucket of the table decides
-    (the first by canonical text, if several are equally near). ``fallback`` is for values that cannot be compared with
-    any bucket. Rules are kept in canonical order, so equal tables compare equal. ``objective`` names the metric and the
-    constraints that chose the configs; "" is time.
+    The table gives each of its buckets a config. For other buckets the decision list ``unseen`` decides, if present
+    (tuning stores the list only if its choices for held-out buckets were better, see :mod:`silo.tuner.generalization`);
+    otherwise the nearest bucket of the table decides (the first by canonical text, if several are equally near).
+    ``fallback`` is for values that cannot be compared with any bucket. Rules are kept in canonical order, so equal
+    tables compare equal. ``objective`` names the metric and the constraints that chose the configs; "" is time.
     """
 
     title = "dispatch rules"

@@ -287,7 +287,11 @@ def _truth(node: Node) -> Node:
 
 
 def _rounded_up(node: Node, divisor: int) -> Node | None:
-    """Returns ``x`` if ``node`` is a form of ``x + (divisor - 1)``, else None. The sum may overflow, but not ``x``."""
+    """Returns ``x`` if ``node`` is a form of ``x + (divisor - 1)``, else None.
+
+    For an ``x`` near the largest integer the sum overflows; ``cdiv(x, divisor)``, which replaces the division, does
+    not.
+    """
     match node:
         case Op(OpKind.ADD, (x, Const(value))) | Op(OpKind.ADD, (Const(value), x)) if value == divisor - 1:
             return x
@@ -300,7 +304,10 @@ def _rounded_up(node: Node, divisor: int) -> Node | None:
 
 
 def evaluate(node: Node, bindings: Bindings) -> int:
-    """Returns the value; raises ``ExpressionError`` if it does not exist, or if a leaf is not bound to an integer.
+    """Returns the value of an expression.
+
+    Raises ``ExpressionError`` for a result outside 64 bits, a division by zero, or a leaf that is not bound to an
+    integer.
 
     >>> evaluate(make(OpKind.CDIV, Argument("n"), Const(128)), Bindings(values={"n": 1000}))
     8
@@ -403,7 +410,8 @@ def substitute(
 ) -> Node:
     """Returns the expression with config values and device facts substituted and constants folded.
 
-    Names that are not given stay. A value that is not an integer is an ``ExpressionError``.
+    Config values and device facts that ``config`` and ``facts`` do not contain stay in the expression. Raises
+    ``ExpressionError`` if a substituted value is not an integer.
     """
     bindings = Bindings(config=config or {}, facts=facts or {})
     if isinstance(node, Op):
@@ -622,7 +630,11 @@ def _encode(node: Node, slots: Mapping[str, int], out: list[Instruction]) -> int
 
 
 def _branches(slots: Mapping[str, int], out: list[Instruction], yes: Node, no: Node, *, truth: bool = False) -> int:
-    """Appends a branch: ``yes`` if the value on the stack is not 0, else ``no``; ``truth`` converts to 0 or 1."""
+    """Appends a branch that evaluates ``yes`` if the value on the stack is not 0, else ``no``.
+
+    With ``truth`` the result of the branch is converted to 0 or 1. Returns the number of stack values that the branch
+    needs.
+    """
     to_no = len(out)
     out.append(Instruction(Opcode.JUMP_IF_ZERO))
     size = _branch(yes, slots, out, truth=truth)

@@ -167,7 +167,7 @@ class DynamicLayout:
         )
 
     def problem(self, call: DynamicLayout | None) -> str | None:
-        """Returns why code with these assumptions refuses an array with the facts ``call``; None if it does not."""
+        """Returns why code with these assumptions refuses an array with the facts ``call``; None if the code fits."""
         if call is None:
             return f"no layout of up to {MAX_DYNAMIC_AXES} axes, this variant was built for {self}"
         if (
@@ -180,7 +180,7 @@ class DynamicLayout:
         return f"{call}, this variant was built for {self}"
 
     def may_have(self, shape: Sequence[int]) -> bool:
-        """Whether an array of this shape, with some strides, can meet these assumptions."""
+        """Whether some strides exist with which an array of this shape meets these assumptions."""
         fit = len(shape) == len(self.axes) and (self.size_bits == 64 or all(size < _WIDE for size in shape))
         return fit and all(size % axis.divisor == 0 for size, axis in zip(shape, self.axes, strict=True))
 
@@ -289,7 +289,7 @@ class Extents(Persisted):
         return shape_text(self.shape) + ("" if self.strides is None else f", strides {shape_text(self.strides)}")
 
     def problem(self, shape: tuple[int, ...] | None, strides: tuple[int, ...] | None) -> str | None:
-        """Returns why code for these extents refuses an array of this shape and these strides; None if it does not.
+        """Returns why code for these extents refuses an array of this shape and these strides; None if the code fits.
 
         >>> Extents((64, 64)).problem((128, 64), None)
         'shape (128, 64), this variant was built for (64, 64)'
@@ -303,7 +303,7 @@ class Extents(Persisted):
         return f"{actual}, this variant was built for {shape_text(self.strides)}"
 
     def may_have(self, shape: Sequence[int]) -> bool:
-        """Whether an array of this shape, with some strides, can have these extents."""
+        """Whether some strides exist with which an array of this shape has these extents."""
         return tuple(shape) == self.shape
 
 
@@ -328,7 +328,10 @@ def extents_to_json(extents: Iterable[tuple[str, ArrayExtents]]) -> JSON:
 
 
 def extents_from_json(data: JSON) -> tuple[tuple[str, ArrayExtents], ...]:
-    """Returns the pairs with this JSON form; raises ``ValueError`` for any other JSON and for repeated names."""
+    """Returns pairs of an array's name and its extents from their JSON.
+
+    Raises ``ValueError`` for any other JSON and for repeated names.
+    """
     pairs = read_pairs(data, "the extents of arrays")
     names = [name for name, _ in pairs]
     if not pairs or names != sorted(set(names)):
@@ -339,9 +342,11 @@ def extents_from_json(data: JSON) -> tuple[tuple[str, ArrayExtents], ...]:
 def guard_for_grid(
     held: HeldExtents, grid: Sequence[Node] | None, signature: Signature
 ) -> tuple[HeldExtents, frozenset[str]]:
-    """Returns the extents, and the arguments by exact value, that a guard compares if a declared grid decides the code.
+    """Returns the extents and the names of arguments that a guard compares to fix a declared grid.
 
-    These values and the config determine the grid, and the guard determines the config, so the guard fixes the grid.
+    If the grid decides the code, the extents include the shapes and strides that the grid's expressions read, and the
+    guard compares the named arguments by exact value. These values and the config determine the grid, and the guard
+    determines the config, so all calls that pass the guard have the same grid.
     """
     if not held.grid or grid is None:
         return held, frozenset()

@@ -56,11 +56,11 @@ class Fill(IntEnum):
 
 
 class FillParams(NamedTuple):
-    """A fill's parameters besides the seed (``silo_fill_params`` in C).
+    """A fill's parameters besides the seed (``silo_fill_params`` in C). The fill decides what each one means.
 
-    uniform: ``a`` low, ``b`` high. normal: ``a`` mean, ``b`` std. integers: ``low``, ``span`` = high - low. full: ``a``
-    for floats, ``low`` otherwise. arange: start ``a`` and step ``b`` for floats, ``low`` and ``span`` (modulo 2**64)
-    otherwise.
+    uniform: ``a`` is low, ``b`` is high. normal: ``a`` is the mean, ``b`` the standard deviation. integers: ``low`` is
+    low, ``span`` is high - low. full: the value is ``a`` for floats, ``low`` otherwise. arange: start and step are
+    ``a`` and ``b`` for floats, ``low`` and ``span`` (modulo 2**64) otherwise.
     """
 
     a: float = 0.0
@@ -80,7 +80,7 @@ _STREAM_ELEMENTS = 0
 _STREAM_SAMPLES = 1
 
 _NORMAL_MEAN = 4 * 0xFFFF  # mean of the sum of eight 16-bit integers
-# the reciprocal of that sum's deviation: 1 / sqrt(8 * (2**32 - 1) / 12), rounded to nearest
+# the reciprocal of the standard deviation of that sum, 1 / sqrt(8 * (2**32 - 1) / 12), rounded to nearest
 _NORMAL_SCALE = float.fromhex("0x1.3988e1412ed76p-16")
 
 # Elements made at a time, so that temporaries stay in the cache.

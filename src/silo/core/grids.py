@@ -74,7 +74,7 @@ class Grid:
         return Grid((x, y, z))
 
     def dimensions(self, values: Mapping[str, Value], config: Mapping[str, Value]) -> tuple[int, int, int]:
-        """Returns the programs along x, y, z for argument values and a config.
+        """Returns the numbers of programs along x, y, z for argument values and a config.
 
         Raises:
             SpaceError: the config breaks a requirement.
@@ -137,7 +137,8 @@ def batch_matmul(
 def tall(x: Size, y: Size, xblock: Block = "XBLOCK", yblock: Block = "YBLOCK", limit: int = MAX_Y) -> Grid:
     """Returns a grid of two dimensions of any length: blocks of y beyond ``limit`` continue along z.
 
-    The kernel's block of y is ``program_id(1) + program_id(2) * num_programs(1)``; it may be past the end.
+    The kernel computes its block of y as ``program_id(1) + program_id(2) * num_programs(1)``. In some programs this
+    number may be past the last block.
 
     >>> tall("n", "m", 16, 1).dimensions({"n": 16, "m": 65536}, {})
     (1, 32768, 2)
@@ -157,8 +158,8 @@ def mix_order(x: Size, split: Block = "RSPLIT_SIZE", xblock: Block = "XBLOCK") -
 def cooperative(x: Size, split: Block = "RSPLIT", xblock: Block = "XBLOCK", *, wraps: bool = False) -> Grid:
     """Returns the grid of a cooperative reduction: ``split`` programs for each block of rows.
 
-    The programs wait for one another, so the device must run all at once: launch the kernel as a cooperative one.
-    ``wraps``: rows beyond 65535 blocks continue along z, for a kernel that computes its rows as described at
+    The programs wait for one another, so the device must run all of them at once: launch the kernel as a cooperative
+    one. ``wraps``: rows beyond 65535 blocks continue along z, for a kernel that computes its rows as described at
     :func:`tall`.
     """
     rows = _blocks(x, xblock)
@@ -183,9 +184,9 @@ def fixed(x: Size, y: Size = 1, z: Size = 1) -> Grid:
 def precomputed(table: Sequence[tuple[Mapping[str, Value], Sequence[Size] | Grid]]) -> Grid:
     """Returns a grid from a table of config values: a config uses the grid of the entry whose values it agrees with.
 
-    An entry's grid is a :class:`Grid`, or one to three sizes. Among several entries the entry with the most values
-    counts, then the first. A config without an entry is not part of the space. Raises ``ExpressionError`` for a table
-    without entries, or with values that are not integers.
+    An entry's grid is a :class:`Grid`, or one to three sizes. If a config agrees with several entries, the entry with
+    the most values counts, and of several such entries the first. A config that agrees with no entry is not part of the
+    space. Raises ``ExpressionError`` for a table without entries, or with values that are not integers.
 
     >>> grid = precomputed([({}, ["n"]), ({"SPLIT": 2}, ["n", 2])])
     >>> grid.dimensions({"n": 7}, {"SPLIT": 2}), grid.dimensions({"n": 7}, {"SPLIT": 1})
@@ -232,7 +233,7 @@ def round_robin_combo(
 ) -> Grid:
     """Returns the grid of several kernels in turns along x.
 
-    Program ``i`` is block ``i // count`` of kernel ``i % count``.
+    With ``count`` kernels, program ``i`` is block ``i // count`` of kernel ``i % count``.
 
     >>> round_robin_combo([Part("n"), Part(5, blocked=False)], 64).dimensions({"n": 100}, {})
     (10, 1, 1)
@@ -293,14 +294,15 @@ def _blocks(size: Size, block: Block) -> Node:
 
 
 def _count(part: Part, block: Block) -> Node:
-    """Returns the number of programs of one part along x, if its size is not negative."""
+    """Returns the number of programs along x of one kernel of a combo, if the kernel's size is not negative."""
     return make(OpKind.CDIV, _size(part.x), _block(block)) if part.blocked else _size(part.x)
 
 
 def _wrapped(blocks: Node, limit: int) -> tuple[Node, Node]:
-    """Returns the axes y and z: as few layers along z as hold all blocks, of about equal height.
+    """Returns the axes y and z of a grid, over which ``blocks`` are distributed in layers of at most ``limit`` blocks.
 
-    If ``blocks`` is negative, a returned axis is negative too.
+    z is the least possible number of layers, and y is the number of blocks in each of them. If ``blocks`` is negative,
+    a returned axis is negative too.
     """
     layers = make(OpKind.MAX, make(OpKind.CDIV, blocks, Const(limit)), _ONE)
     return make(OpKind.CDIV, blocks, layers), layers

@@ -57,7 +57,7 @@ class SmallFloat:
 
     @property
     def sign(self) -> int:
-        """The sign bit."""
+        """The code in which only the sign bit is set."""
         return 1 << (self.exponent_bits + self.mantissa_bits)
 
 

@@ -65,7 +65,7 @@ __all__ = [
     "write_members",
 ]
 
-_SHOWN = 100  # characters of a name that a message shows
+_SHOWN = 100  # the most characters of a name that a message shows
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Enum)
@@ -134,7 +134,7 @@ def read_natural(data: JSON, label: str) -> int:
 
 
 def read_integers(data: JSON, label: str) -> tuple[int, ...]:
-    """Returns a list of at most ``MAX_AXES`` integers: for shapes and the like, whose product is computed."""
+    """Returns a list of at most ``MAX_AXES`` integers, such as a shape. The limit bounds the size of their product."""
     return tuple(read_integer(item, label) for item in read_list(data, label, MAX_AXES))
 
 
@@ -172,7 +172,7 @@ class Form(Generic[T]):
         self.write = write
         self.check = check
         self.of = of  # the class whose values this form reads, if :func:`value_of` made it
-        self.items = items  # the form of the items of a list
+        self.items = items  # for the form of a list: the form of each item
 
 
 def _itself(value: Any) -> Any:  # noqa: ANN401  # a value that is its own JSON
@@ -213,7 +213,7 @@ BOOL: Final[Form[bool]] = Form(read_bool, _itself, check="FLAG")
 DTYPE: Final[Form[DType]] = Form(read_dtype, lambda value: value.name)
 FLOAT: Final[Form[float]] = Form(_float, value_to_json)
 NATURALS: Final[Form[tuple[int, ...]]] = Form(_naturals, list)
-"""Natural numbers, of which there may be very many."""
+"""The form of a tuple of natural numbers, without a limit on their count."""
 TEXT: Final[Form[str]] = Form(read_text, _itself, check="TEXT")
 NAME: Final[Form[str]] = Form(read_text, _itself, check="NAME")
 """Text which the native reader requires to be printable, not empty and of at most 1,024 characters."""

@@ -38,7 +38,7 @@ class Axis:
 
     @classmethod
     def of(cls, name: str, values: Iterable[Value]) -> Axis:
-        """Returns the axis of some distinct values."""
+        """Returns the axis ``name`` with the given values, which must be distinct."""
         numbers: list[int | float] = []
         others: list[Value] = []
         for value in values:
@@ -94,7 +94,7 @@ class Lattice:
         return self.at(places)
 
     def at(self, coordinates: Sequence[int]) -> int | None:
-        """Returns the index of the config with these coordinates, or None if the space has no such config."""
+        """Returns the index of the config with these coordinates, or None if the lattice has no such config."""
         return self._by_code.get(sum(map(int.__mul__, coordinates, self._strides)))
 
     def coordinates(self, index: int) -> tuple[int, ...]:
@@ -102,7 +102,10 @@ class Lattice:
         return tuple(column[index] for column in self.columns)
 
     def along(self, index: int, axis: int, value_indices: Sequence[int]) -> Iterator[int]:
-        """Yields the configs that differ from config ``index`` on ``axis`` alone, for each of ``value_indices``."""
+        """Yields the indices of the configs that differ from config ``index`` only on ``axis``.
+
+        Their values on ``axis`` are those at ``value_indices``, in that order.
+        """
         base = self._codes[index] - self.columns[axis][index] * self._strides[axis]
         for position in value_indices:
             index_at = self._by_code.get(base + position * self._strides[axis])
@@ -110,12 +113,16 @@ class Lattice:
                 yield index_at
 
     def line(self, index: int, axis: int) -> list[int]:
-        """Returns all configs that differ from config ``index`` only in the value on ``axis``."""
+        """Returns the indices of all configs that differ from config ``index`` only in the value on ``axis``."""
         count = len(self.axes[axis])
         return [] if self.columns[axis][index] == count else list(self.along(index, axis, range(count)))
 
     def steps(self, index: int, axis: int) -> list[int]:
-        """Returns the configs one step away on ``axis``: the next smaller and larger number, and each other value."""
+        """Returns the indices of the configs one step away on ``axis``.
+
+        A step leads from a number to the next smaller and the next larger number, and to each value that is not a
+        number; from a value that is not a number it leads to every other value.
+        """
         position, count, numbers = self.columns[axis][index], len(self.axes[axis]), len(self.axes[axis].numbers)
         if position >= numbers:
             return self.line(index, axis)
@@ -125,7 +132,7 @@ class Lattice:
         return neighbours + list(self.along(index, axis, range(numbers, count)))
 
     def neighbours(self, index: int) -> list[int]:
-        """Returns the configs one step away, axis by axis in order of name (see :meth:`steps`)."""
+        """Returns the indices of the configs one step away, axis by axis in order of name (see :meth:`steps`)."""
         return [at for axis in range(len(self.axes)) for at in self.steps(index, axis)]
 
     @cached_property
@@ -213,7 +220,10 @@ class Box:
         return tuple(index // stride % length for stride, length in zip(self._strides, lengths, strict=True))
 
     def along(self, index: int, axis: int, value_indices: Sequence[int]) -> Iterator[int]:
-        """Yields the configs that differ from config ``index`` on ``axis`` alone, for each of ``value_indices``."""
+        """Yields the numbers of the configs that differ from config ``index`` only on ``axis``.
+
+        Their values on ``axis`` are those at ``value_indices``, in that order.
+        """
         base = index - self.coordinates(index)[axis] * self._strides[axis]
         for position in value_indices:
             reached = base + position * self._strides[axis]
@@ -225,7 +235,7 @@ class Box:
 
 
 def strides_of(lengths: Sequence[int]) -> list[int]:
-    """Returns how much a point's number grows with a step along each axis, for axes of these lengths."""
+    """Returns, for each of the axes of these lengths, how much a config's number grows with one step along the axis."""
     strides: list[int] = []
     product = 1
     for length in lengths:

@@ -44,14 +44,15 @@ __all__ = [
 
 _PART = r"(shape|stride)\.[0-4]|nan|tf32|member\.\d{1,5}\.\d{1,5}"
 _MEMBER = re.compile(r"member\.(\d{1,5})\.(\d{1,5})")
-_MAX_RANK = 5  # dimensions of a tensor map
-_MAX_AXES = 32  # axes of an array
+_MAX_RANK = 5  # the most dimensions of a tensor map
+_MAX_AXES = 32  # the most axes of an array
 _MAX_EXTENT = (1 << 31) - 1  # the largest extent along one dimension of a tensor map
 _MAX_STRIDE = 1 << 40
 _AXES = "the axes of a tensor map"
 _MAX_LEAVES = 1 + 2 * _MAX_RANK
 _LEAF_PART = r"(shape|stride)\.[0-4]"
-_MAX_SLOTS = 16 * MAX_PARAMETERS  # a tensor descriptor takes up to 13 slots
+# the most slots of a parameter layout: one parameter that is a tensor descriptor takes up to 13 of them
+_MAX_SLOTS = 16 * MAX_PARAMETERS
 
 
 class AbiType(Enum):
@@ -134,8 +135,9 @@ _LEAVES: Final = listed(value_of(StructLeaf), most=_MAX_LEAVES)
 class LayoutSlot:
     """One parameter of the binary: the kernel parameter it comes from ("" for scratch and empty) and its ABI type.
 
-    ``part`` is its part of a tensor descriptor: "" the tensor map (type ``tensormap``) or the base address (type
-    ``ptr``), ``shape.0``, ``stride.0``, ... (elements), ``nan`` (1: pad with NaN), ``tf32`` (1: round what is loaded).
+    If the kernel parameter is a tensor descriptor, ``part`` names the part of it that the slot passes: "" is the tensor
+    map (type ``tensormap``) or the base address (type ``ptr``), ``shape.0``, ``stride.0``, ... are in elements, ``nan``
+    is 1 to pad with NaN, ``tf32`` is 1 to round what is loaded.
 
     A struct by value that holds several parameters has one slot for each member, with rising offsets. The slot's
     ``part`` is ``member.OFFSET.SIZE``: the member's offset in the struct, and the struct's size.
@@ -298,17 +300,18 @@ _SIZES: Form[tuple[int, int, int]] = Form(_read_sizes, list)
 
 @frozen
 class LaunchInfo(Persisted):
-    """How to launch one artifact. Sizes are in bytes; ``threads`` is per block (num_warps x warp size; 1 on a CPU).
+    """The facts that a launch of one artifact needs. Sizes are in bytes.
 
-    ``block`` arranges the threads along x, y and z; the product is ``threads``, and (threads, 1, 1) is the default.
-    ``layout`` lists the parameters that remain after constants were folded away, in the binary's order.
-    ``scratch_bytes`` is the scratch memory of one program: on a CPU part of the thread's scratch stack, on a GPU global
-    memory. ``registers`` and ``spills`` are read from the binary; None if the target lacks them. ``options`` are the
-    compiler's launch options (:class:`silo.core.declaration.Option`) that are not 0: natural numbers sorted by name,
-    which the device or the loader reads. The grid counts programs, and each program is one cluster of blocks. With
-    ``counts_blocks`` the grid counts blocks, and a launch is refused if ``cluster`` does not divide it;
-    ``counts_blocks`` is False if a cluster is one block, as both then mean the same. ``tensor_maps`` has one entry for
-    each parameter of type ``tensormap`` in the layout, in its order. ``loader`` is text for the loader of this kind of
+    ``threads`` is the number of threads of a block (num_warps x warp size; 1 on a CPU). ``block`` arranges the threads
+    along x, y and z; the product is ``threads``, and (threads, 1, 1) is the default. ``layout`` lists the parameters
+    that remain after constants were folded away, in the binary's order. ``scratch_bytes`` is the scratch memory of one
+    program: on a CPU part of the thread's scratch stack, on a GPU global memory. ``registers`` and ``spills`` are read
+    from the binary; None if the target lacks them. ``options`` are the compiler's launch options
+    (:class:`silo.core.declaration.Option`) that are not 0: natural numbers sorted by name, which the device or the
+    loader reads. The grid counts programs, and each program is one cluster of blocks. With ``counts_blocks`` the grid
+    counts blocks, and a launch is refused if ``cluster`` does not divide it; ``counts_blocks`` is stored as False if a
+    cluster is one block, because blocks and programs are then the same. ``tensor_maps`` has one entry for each
+    parameter of type ``tensormap`` in the layout, in its order. ``loader`` is text for the loader of this kind of
     blobs, in the loader's own form; "" without such text.
     """
 
@@ -346,7 +349,7 @@ class LaunchInfo(Persisted):
             raise ValueError(f"a block of {format_block(self.block)} threads has not {self.threads}")
 
     def option(self, name: str) -> int:
-        """Returns one of ``options``; 0 if it is not among them."""
+        """Returns the value of the launch option ``name``; 0 if the option is not in ``options``."""
         return dict(self.options).get(name, 0)
 
     def counts(self) -> Iterator[tuple[str, int]]:

@@ -59,7 +59,7 @@ class Values:
         return _swapped(self.data, element.itemsize)
 
     def refusal(self, element: DType, shape: tuple[int, ...]) -> str:
-        """Returns why the values cannot be the elements of such an array; "" if they can."""
+        """Returns why the values cannot be the elements of an array of this dtype and shape; "" if they can."""
         size, data_bytes = math.prod(shape) * element.itemsize, len(self.data)
         if size != data_bytes:
             return f"has {data_bytes} bytes of values and needs {size}"
@@ -102,7 +102,7 @@ class Formula:
         return _packed(numbers, element, f"an array of {self}")
 
     def refusal(self, element: DType, shape: tuple[int, ...]) -> str:
-        """Returns why the formula cannot make the elements of such an array; "" if it can."""
+        """Returns why the formula cannot make the elements of an array of this dtype and shape; "" if it can."""
         del element
         index_names = _index_names(len(shape))
         if len(shape) > _MOST_AXES:
@@ -230,7 +230,7 @@ def _packed(numbers: Sequence[Any] | array[int], element: DType, where: str) -> 
     """Packs numbers as elements in the machine's byte order. ``CaseError`` names a value that does not fit."""
     if element.kind is not DTypeKind.FLOAT:
         lowest, highest = _range(element)
-        # Integers that a formula computed come as an ``array``. Of these, checking the least and greatest is enough.
+        # Integers that a formula computed come as an ``array``: checking its least and its greatest element is enough.
         extremes = (min(numbers), max(numbers)) if isinstance(numbers, array) and numbers else numbers
         for number in extremes:
             if not math.isfinite(number) or int(number) != number or not lowest <= number <= highest:

@@ -1,8 +1,8 @@
 """Keys and signatures of minisign: reads and writes their texts and files.
 
 A signature covers the BLAKE2b hash of a message (minisign's prehashed form, ``ED``); a second signature covers the
-first one and a comment. A key has a number, which a signature repeats to name its key; the number itself is not
-protected.
+first one and a comment. A key has a number, which a signature repeats to name its key. No signature covers the number,
+so anybody can change it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ __all__ = [
     "prehashed",
 ]
 
-MAX_COMMENT_BYTES: Final = 8192  # minisign's own limit
-MAX_SIGNATURE_BYTES: Final = 16384  # size of a signature file: three short lines and two comments
+MAX_COMMENT_BYTES: Final = 8192  # the most bytes of a comment, as in minisign itself
+MAX_SIGNATURE_BYTES: Final = 16384  # the largest size of a signature file: three short lines and two comments
 
 _KEY: Final = b"Ed"
 _PREHASHED: Final = b"ED"
@@ -62,7 +62,7 @@ class PublicKey:
 
     @property
     def id(self) -> str:
-        """The number in the form that minisign prints."""
+        """The key's number in the form that minisign prints."""
         return number_text(self.number)
 
     @property
@@ -108,7 +108,7 @@ class PublicKey:
 class MinisignSignature:
     """The contents of a signature file, which lies beside the signed file.
 
-    ``comment`` is covered by ``comment_signature``, not by ``data``.
+    ``data`` is the signature of the file. It does not cover ``comment``; ``comment_signature`` covers both.
     """
 
     number: bytes

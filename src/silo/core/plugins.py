@@ -73,13 +73,13 @@ def _device_places() -> Mapping[str, str]:
 
 
 def shipped_places(group: str) -> Mapping[str, str]:
-    """Maps the names of Silo's own plug-ins in a group of entry points to ``module:attribute``."""
+    """Returns ``module:attribute`` of each of Silo's own plug-ins in a group of entry points, by name."""
     return _device_places() if group == DEVICES else SHIPPED.get(group, {})
 
 
 @cache
 def installed_places(group: str) -> Mapping[str, str]:
-    """Maps the names of all installed plug-ins to ``module:attribute``, sorted.
+    """Returns ``module:attribute`` of each installed plug-in of a group, by name in sorted order.
 
     Other plug-ins cannot take the names of Silo's own. Searches every installed distribution, once for each process and
     group: some milliseconds.
@@ -289,7 +289,7 @@ def loader_of(kind: str) -> LoaderDeclaration | Rejected | None:
 
 
 def why_unmeasured(kinds: Iterable[str], target_kind: str) -> str:
-    """Returns why launch times of code of these kinds do not count on such a target; "" if they do.
+    """Returns why launch times of code of these kinds do not count on targets of this kind; "" if they count.
 
     >>> why_unmeasured(["cubin"], "cuda"), why_unmeasured(["jaxexp"], "tpu")
     ('', '')
@@ -319,7 +319,7 @@ def is_blob_kind(kind: str) -> bool:
 def is_host_code(kind: str) -> bool:
     """Whether blobs of this kind run in the process that loads them: true if at least one plug-in declares so.
 
-    A file contributes only the name of the kind. A name that no plug-in declares is refused.
+    Only plug-ins installed here decide this; a file that holds a blob names the blob's kind and nothing else.
 
     Raises:
         TrustError: no installed compiler or loader declares the kind.

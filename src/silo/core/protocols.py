@@ -115,18 +115,21 @@ class Compiler(Protocol):
 
 @runtime_checkable
 class ReadsBinaries(Protocol):
-    """A compiler that returns the launch info of a binary that the framework itself compiled."""
+    """A compiler that makes the launch info of a binary that the kernel's framework (Triton) compiled itself."""
 
     def read_binary(self, variant: Variant, binary: bytes, kind: str, metadata: Mapping[str, object]) -> LaunchInfo:
-        """Returns launch info from the binary and the framework's metadata. Raises CompileError, SourceError."""
+        """Returns the launch info of the binary, from its bytes and the metadata that the framework stored with it.
+
+        Raises CompileError, SourceError.
+        """
         ...
 
 
 @runtime_checkable
 class MakesCacheFiles(Protocol):
-    """A compiler that fills the cache of its framework, so that a program finds the result there.
+    """A compiler that makes files for its framework's cache, in which a program that uses the framework finds its code.
 
-    The job's text and parameters are the framework's own, so the files have the same bytes.
+    The job has the text and parameters that the framework itself would compile, so the files have the same bytes.
     """
 
     def cache_files(self, job: CompileJob) -> CacheFiles:
@@ -157,7 +160,7 @@ class ShowsCode(Protocol):
 
 
 class CheckedKernel(Protocol):
-    """A kernel compiled to check itself while it runs. Launch ``loaded`` like any kernel, within :meth:`over`."""
+    """A kernel compiled to check itself while it runs. Launch ``loaded`` in a ``with`` block of :meth:`over`."""
 
     @property
     def launch(self) -> LaunchInfo:
@@ -175,9 +178,9 @@ class CheckedKernel(Protocol):
         ...
 
     def over(self, arguments: Mapping[str, object], limits: CheckLimits) -> AbstractContextManager[list[str]]:
-        """Checks the block's launches, which are over ``arguments``; yields notes on accesses that were not checked.
+        """Returns a context manager that checks all launches in its ``with`` block. They must pass these ``arguments``.
 
-        Raises CheckError.
+        The ``with`` statement yields a list of notes on accesses that were not checked. Raises CheckError.
         """
         ...
 
@@ -193,7 +196,7 @@ class ChecksKernels(Protocol):
     def check_text(
         self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
     ) -> CheckedKernel:
-        """Compiles a checked kernel from the text stored beside an artifact, which lacks line numbers.
+        """Compiles a checked kernel from the text stored beside an artifact. The text lacks the source's line numbers.
 
         Raises CompileError, and TrustError if the consent is not for this text and these calls, because the compiled
         text runs in this process.
@@ -203,13 +206,16 @@ class ChecksKernels(Protocol):
 
 @runtime_checkable
 class GivesCheckedText(ChecksKernels, Protocol):
-    """A compiler whose :meth:`check_text` compiles text that contains no code of its author except the kernel itself.
+    """A compiler whose :meth:`check_text` takes texts that hold a kernel and no other code of their author.
 
     Loading the compiled objects runs none of their code, so a confined process can compile and load an untrusted text.
     """
 
     def text_to_check(self, source: Source, variant: Variant) -> tuple[str, tuple[LayoutSlot, ...]]:
-        """Returns the text with the line numbers of the source, and the kernel's parameters. Raises SourceError."""
+        """Returns a source's text for :meth:`check_text`, with the source's line numbers, and the kernel's parameters.
+
+        Raises SourceError.
+        """
         ...
 
 
@@ -229,7 +235,7 @@ class DescribesText(ChecksKernels, Protocol):
 
 @runtime_checkable
 class CompilesText(Protocol):
-    """A compiler for devices that can also compile the text of a kernel in a crash report."""
+    """A compiler that can also compile, for a device, the text of a kernel from a crash report."""
 
     def text_job(
         self, text: str, kernel: str, target: Target, launch: LaunchInfo, options: Mapping[str, int]
@@ -239,7 +245,10 @@ class CompilesText(Protocol):
 
 
 class LoadedKernel(Protocol):
-    """An artifact ready to launch on one device: a type of the native module. It keeps its code loaded."""
+    """An artifact ready to launch on one device: a type of the native module.
+
+    As long as this object exists, the artifact's code stays loaded.
+    """
 
     @property
     def entry(self) -> str:
@@ -293,7 +302,7 @@ class WatchfulTimer(Timer, Protocol):
         ...
 
     def settle(self) -> None:
-        """Prepares a process that only measures; called once, before its first launch."""
+        """Prepares a process whose only work is measuring; called once, before the first launch of the process."""
         ...
 
 
@@ -321,7 +330,10 @@ class Device(Protocol):
 
     @property
     def memory(self) -> Memory:
-        """The memory that the device's code reads and writes. It and the kernel's kind decide where a call runs."""
+        """The memory that the device's code reads and writes.
+
+        The memory of a call's arrays and the kernel's kind decide on which device the call runs.
+        """
         ...
 
     @property
@@ -344,7 +356,7 @@ class Device(Protocol):
         ...
 
     def free_memory(self) -> int | None:
-        """Returns the number of free bytes; None if unknown: then copies are made without a check."""
+        """Returns the number of free bytes; None if unknown: then copies are made without checking that they fit."""
         ...
 
     @property
@@ -418,7 +430,7 @@ class Searcher(Protocol):
         ...
 
     def finish(self) -> None:
-        """Tells the searcher that the budget is nearly spent: suggest configs that confirm which config is best."""
+        """Tells the searcher that the budget is nearly spent: from now on it only confirms which config is best."""
         ...
 
     def state(self) -> JSON:

@@ -52,7 +52,7 @@ __all__ = [
 
 @frozen
 class Work(Persisted):
-    """The least work of one launch of a case: bytes moved, floating-point operations. None: not declared."""
+    """The least work of one launch of a case: bytes moved, floating-point operations; each is None if not declared."""
 
     title = "the work of a case"
 
@@ -69,8 +69,9 @@ class Work(Persisted):
 WHOLE_LIMIT = 4096
 SAMPLES = 512
 
-_MAX_BYTES = 1 << 44  # most bytes of one array, so that a damaged recipe cannot allocate more
-_FORMULA_BYTES = 64  # bytes for each element while a formula is computed
+_MAX_BYTES = 1 << 44  # the most bytes of one array, so that a damaged recipe cannot make Silo allocate more
+# the bytes of memory that each element takes while a formula computes the elements as Python numbers
+_FORMULA_BYTES = 64
 
 # The parameters of each fill with their defaults; a default of None means that the parameter is required.
 _PARAMETERS: dict[Fill, dict[str, Value]] = {
@@ -95,7 +96,8 @@ def _read_fill(data: JSON, label: str) -> Fill:
 
 
 def _read_seed(data: JSON, label: str) -> int:
-    value = VALUE.read(data, label)  # a seed is an unsigned integer of 64 bits
+    # This reader accepts integers beyond 64 signed bits too: a seed is an unsigned integer of 64 bits.
+    value = VALUE.read(data, label)
     if type(value) is not int:
         raise malformed(label, data)
     return value
@@ -209,7 +211,7 @@ class ArrayRecipe(Persisted):
     def bytes_to_make(self) -> int:
         """The most bytes of memory that making the array takes.
 
-        They include the Python numbers that a formula's elements are at first.
+        For a formula they include the Python numbers that it computes before they are converted to the dtype.
         """
         return max(self.size, self._reach) * (_FORMULA_BYTES if isinstance(self.own, Formula) else self.dtype.itemsize)
 
@@ -361,8 +363,8 @@ ArgumentRecipe: TypeAlias = ArrayRecipe | DescriptorRecipe | ScalarRecipe | Alia
 class ExpectedRecipe(Persisted):
     """The expected contents of an array after the launch: all its elements, or samples.
 
-    ``values`` are little-endian elements of ``dtype`` (the reference's dtype, which may be wider than the argument's).
-    ``sampled`` is None if all elements are stored; otherwise it is the ``count`` that
+    ``values`` are little-endian elements of ``dtype``, the dtype of the author's expected array, which may be wider
+    than the argument's. ``sampled`` is None if all elements are stored; otherwise it is the ``count`` that
     :func:`~silo.core.generator.sample_indices` takes, with ``seed``. A tolerance of None means the default of
     :func:`~silo.core.checks.compare`.
     """
@@ -393,7 +395,7 @@ class ExpectedRecipe(Persisted):
             raise CaseError(f"an expected array of {len(self)} {self.dtype} values has {len(self.values)} bytes")
 
     def __len__(self) -> int:
-        """Returns the number of values that it holds."""
+        """Returns the number of values that the recipe holds."""
         total = math.prod(self.shape)
         return total if self.sampled is None else len(sample_indices(self.seed, self.sampled, total))
 
@@ -401,9 +403,9 @@ class ExpectedRecipe(Persisted):
     def of(
         cls, array: NDArray[Any], *, rtol: float | None = None, atol: float | None = None, seed: int = 0
     ) -> ExpectedRecipe:
-        """Returns the recipe of a reference result.
+        """Returns the recipe of an array of expected values.
 
-        It stores all elements of an array of at most :data:`WHOLE_LIMIT` bytes, else :data:`SAMPLES` of them.
+        The recipe stores all elements of an array of at most :data:`WHOLE_LIMIT` bytes, else :data:`SAMPLES` of them.
         """
         element = dtype_named(array.dtype)
         sampled = SAMPLES if array.size * element.itemsize > WHOLE_LIMIT else None
@@ -464,8 +466,9 @@ _NODE: Form[Node] = Form(lambda data, what: from_json(data), to_json)  # noqa: A
 class CaseRecipe(Persisted):
     """One case of a kernel: its arguments by parameter name, and the expected contents of its written arrays.
 
-    ``grid`` is set if the case, and not the kernel, declares it. ``config`` holds the case's own options, ``work`` its
-    bytes and flops. ``changes`` names arrays with values that the kernel changes without an expected result.
+    ``grid`` is set if the case, and not the kernel, declares it. ``config`` holds the compile options that the case
+    sets, ``work`` its bytes and flops. ``changes`` names arrays with values that the kernel changes without an expected
+    result.
     """
 
     title = "a case"
@@ -524,7 +527,7 @@ class CaseRecipe(Persisted):
 
     @property
     def elements(self) -> int:
-        """The number of elements of all the case's arrays: its size."""
+        """The size of the case: the number of elements of all its arrays together."""
         own = dict(self.arguments)
         recipes = (own[recipe.name] if isinstance(recipe, AliasRecipe) else recipe for _, recipe in self.arguments)
         return sum(getattr(getattr(recipe, "array", recipe), "size", 0) for recipe in recipes)

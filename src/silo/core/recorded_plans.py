@@ -56,7 +56,7 @@ class ArgumentKind(Enum):
     ARRAY = "array"
     INTEGER = "integer"
     FLOAT = "float"
-    VALUE = "value"  # exactly this value
+    VALUE = "value"  # the argument must equal a recorded value
 
 
 @frozen

@@ -89,17 +89,20 @@ class Rule(Protocol):
 
     @property
     def deterministic(self) -> Rule:
-        """Returns the same rule for results that must not depend on the order of sums: one config for reductions."""
+        """Returns the same rule with one config for each reduction, so that sums are always made in the same order."""
         ...
 
     @property
     def config_names(self) -> tuple[str, ...]:
-        """The constexprs and options that its configs set, sorted."""
+        """The constexprs and options that the rule's configs set, sorted."""
         ...
 
     @property
     def placed(self) -> tuple[str, ...]:
-        """The block sizes by which programs find their positions; the grid must depend on them, which is checked."""
+        """The block sizes from which programs compute their positions.
+
+        A call is refused if its grid depends on none of them.
+        """
         ...
 
     @property
@@ -133,7 +136,7 @@ class SpaceHeuristic(Protocol):
     def bound(self, kernel: str, signature: Signature, constraints: Sequence[Constraint] = ()) -> Rule:
         """Binds the heuristic to one kernel.
 
-        Raises ``SpaceError`` if the kernel lacks a block or an argument that it names.
+        Raises ``SpaceError`` if the kernel lacks a block or an argument that the heuristic names.
         """
         ...
 

@@ -163,11 +163,11 @@ class Signature:
 def _read_parameter(data: JSON) -> Parameter:
     """Returns a parameter from its JSON.
 
-    Equal texts are read once, as the signatures of a file repeat most parameters.
+    A parameter whose members are all strings is cached, because the signatures of a file repeat most parameters.
     """
     if isinstance(data, dict) and set(map(type, data.values())) == {str}:
         return _one_of_texts(tuple(cast("Mapping[str, str]", data).items()))
-    # not cached by value: 1 and True would be the same cache key, but are different JSON
+    # Other parameters are not cached, because 1 and True would be the same cache key, but are different JSON.
     return Parameter.from_json(data)
 
 

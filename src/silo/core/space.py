@@ -66,7 +66,10 @@ def _is_bound(constraint: Node, arguments: Mapping[str, Value]) -> bool:
 
 
 def satisfies(config: Config, constraints: Iterable[Node], arguments: Mapping[str, Value]) -> bool:
-    """Whether a config satisfies all constraints. Raises ``SpaceError`` if it lacks a value that a constraint reads."""
+    """Whether a config satisfies all constraints.
+
+    Raises ``SpaceError`` if the config lacks a value that a constraint reads.
+    """
     return all(_holds(constraint, config, arguments) for constraint in constraints)
 
 
@@ -185,7 +188,7 @@ class Space:
 
     @property
     def effort(self) -> int:
-        """The number of configs that an exhaustive search measures: all."""
+        """The number of configs that an exhaustive search measures, which is all of them."""
         return len(self._configs)
 
     @property
@@ -278,7 +281,7 @@ class Space:
     def _drawn(self, count: int) -> tuple[Config, ...]:
         """Draws combinations that satisfy the constraints, seeded by a hash of the axes.
 
-        The first allowed one comes first, the others follow in order.
+        The first allowed combination in order is always among them, as the first; the drawn ones follow in order.
         """
         active = bound(self.constraints, {})
         first = next((at for at in range(_TRIES * MOST_LISTED) if satisfies(self._at(at), active, {})), None)

@@ -28,7 +28,7 @@ class Fact(Enum):
 
     @property
     def is_assumption(self) -> bool:
-        """Whether code without this fact can also serve the call. If not, the fact decides the code."""
+        """Whether code compiled without this fact can also serve a call for which the fact holds."""
         return self not in (Fact.NONE, Fact.CONFIG_BLOCK)
 
 
@@ -107,7 +107,7 @@ class Specialization(Persisted):
 
     @property
     def served(self) -> str:
-        """The extents of the calls that the code serves, for messages; "" if it serves any."""
+        """The extents of the calls that the code serves, for messages; "" if the code serves calls with any extents."""
         return "; ".join(self._extents)
 
     @property

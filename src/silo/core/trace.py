@@ -61,11 +61,11 @@ class ArrayTracer(Traced):
         return Axes(self._name, "shape", Extent)
 
     def size(self, axis: object = None) -> Traced:
-        """Returns one extent; torch's method."""
+        """Returns one extent, like torch's method of this name."""
         return Axes(self._name, "shape", Extent)[axis]
 
     def stride(self, axis: object = None) -> Traced:
-        """Returns one stride, in elements; torch's method."""
+        """Returns one stride in elements, like torch's method of this name."""
         return Axes(self._name, "stride", Stride)[axis]
 
     @property
@@ -75,7 +75,7 @@ class ArrayTracer(Traced):
 
     @property
     def itemsize(self) -> Traced:
-        """Bytes per element; numpy's attribute."""
+        """Bytes per element, like numpy's attribute of this name."""
         return Traced(ItemSize(self._name))
 
     def element_size(self) -> Traced:

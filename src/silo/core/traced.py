@@ -375,7 +375,8 @@ def cdiv(x: Integer, y: Integer) -> Integer:
     >>> cdiv(1000, 128)
     8
     """
-    # A fast path, because callers compute grids with it: the general path takes as long as a small launch.
+    # A fast path for small plain integers, with which callers compute grids: the general path takes as long as a
+    # small launch.
     if type(x) is int and type(y) is int and 0 <= x <= _MOST_INT32 and 0 < y <= _MOST_INT32:
         return -(-x // y)
     return _call(OpKind.CDIV, x, y)

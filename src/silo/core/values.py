@@ -231,7 +231,7 @@ _INT64 = range(-(1 << 63), 1 << 63)
 
 # The bytes of memory that parsing one document may take by default.
 PARSE_BUDGET = 32 << 20
-_SHOWN = 200  # characters of wrong data that a message shows
+_SHOWN = 200  # the most characters of wrong data that a message shows
 _shorten = reprlib.Repr()
 _shorten.maxlist = _shorten.maxtuple = _shorten.maxdict = 16
 _shorten.maxstring = _shorten.maxlong = _shorten.maxother = _SHOWN

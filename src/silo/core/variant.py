@@ -166,12 +166,15 @@ def spills_key(study: str) -> str:
 
 
 def effort_key(study: str) -> str:
-    """Returns the key of the effort that first calls have spent on tuning a study, from the study's own key."""
+    """Returns the key, from a study's own key, of the record of the effort spent on the study by first calls."""
     return digest("effort-key/1", study)
 
 
 def seeds_key(kernel: str) -> str:
-    """Returns the key of configs that did well elsewhere, by the kernel's name alone; the configs are only hints."""
+    """Returns the key, from the kernel's name alone, of configs that did well in imported results of other tuners.
+
+    The configs are only hints for a search.
+    """
     return digest("seeds-key/1", kernel)
 
 

@@ -54,7 +54,8 @@ __all__ = [
 # Seeds of the order in which threads run; with seed 0 they run one after another.
 SCHEDULES: tuple[int, ...] = (0, 1, 2, 3)
 _NAN_BYTE = 0xFF  # the fill of memory that was never written: NaN as a float, -1 as an integer
-_OTHER_BYTES = (0x7E, 0xFE)  # two other fills: large floats, positive and negative
+# the fills of further runs, which show whether results change: large floats, positive and negative
+_OTHER_BYTES = (0x7E, 0xFE)
 _MOST_CELLS = 1 << 25
 
 
@@ -69,7 +70,10 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class CheckedVariable:
-    """A variable that may be unset, as clang warns. The two ``objects`` initialize it to different values."""
+    """A variable of the kernel that may be unset when it is read, as clang warns.
+
+    ``objects`` are two builds of the kernel, in which the variable begins with two different values.
+    """
 
     place: str
     name: str
@@ -78,9 +82,10 @@ class CheckedVariable:
 
 @dataclass(frozen=True, slots=True)
 class CheckedRuns:
-    """A kernel's loaded checking code, with its layout, the parameters that it writes through, and a variable to check.
+    """A kernel's loaded code that checks itself, with the facts that its launches need.
 
-    ``variable`` may be unset when it is read; None if clang warns of no such variable.
+    ``written`` are the parameters that the kernel writes through. ``variable`` may be unset when it is read; None if
+    clang warns of no such variable.
     """
 
     ready: Ready
@@ -95,8 +100,8 @@ class CheckedRuns:
     ) -> Callable[[NativeCall], CheckedLaunch]:
         """Returns a function that makes launches over ``arguments``.
 
-        Raises ArgumentError for an array that is not in host memory. The returned function raises it for a launch whose
-        groups wait for each other.
+        Raises ArgumentError for an array that is not in host memory. The returned function raises ArgumentError for a
+        launch whose groups wait for each other.
         """
         if limits.memory:
             notes.append("memory= is not looked at: the arrays of a kernel of this kind are its arguments")
@@ -122,7 +127,7 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
         memory: copies of the arrays.
         arguments: the caller's objects by name.
         limits: how much to examine.
-        notes: gets a line for each aspect that is not examined.
+        notes: gets a line of text for each kind of check that is not made.
         call: the launch.
     """
 
@@ -159,7 +164,11 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
 
     @property
     def unseen(self) -> Sequence[Unseen[ReadSuspect | CheckedVariable]]:
-        """The variable that may be unset, if any: reads of a variable in a register cannot be observed."""
+        """The variable that may be unset, if any.
+
+        It may be in a register, where checks see no read of it. So other runs give the variable other values, and the
+        results are compared.
+        """
         variable = self._code.variable
         return () if variable is None else (Unseen(Doubt(variable, (0, 1)), own=False),)
 
@@ -179,7 +188,7 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
         return Ran(doubts=(Doubt(suspect, _OTHER_BYTES),), comparable=not self._check.any_atomic)
 
     def fault_finding(self, fault: FoundFault | ThreadFault, schedule: int) -> CheckFinding:
-        """Returns the finding for a check in the code, or for a fault of the runtime."""
+        """Returns the finding for a fault that a check in the code, or the runtime, has found."""
         return self._reporter(schedule).fault(fault)
 
     def doubt_finding(
@@ -191,7 +200,7 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
     ) -> CheckFinding:
         """Returns the finding for a read of unset memory or of an unset variable.
 
-        ``effect`` shows the first result that depends on the read.
+        ``effect`` is the fault, or the first difference of results, that occurs if the memory holds other values.
         """
         del other
         about = doubt.about
@@ -255,7 +264,7 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
         self.memory.restore()
         self._fresh()
         check, ready = self._check, ready or self._code.ready
-        # the state begins with the text buffer that every kernel's context has
+        # ``Check`` begins with the text buffer of ``struct Context``, where the runtime writes the message of a fault
         check.bytes, check.claimed, check.text = 1024, 0, b""
         check.run, check.seed, check.fill = self._runs, seed, fill
         check.first_group = 1 + (self._runs - 1) * self._call.total

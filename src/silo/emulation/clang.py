@@ -167,7 +167,7 @@ def common_flags(target: Target) -> tuple[str, ...]:
 
 
 def include_flag(*folders: Path) -> tuple[str, ...]:
-    """Returns the flags for folders of headers, with the shared headers' folder last."""
+    """Returns the include flags for ``folders`` and, last, for the headers that all kinds of kernels share."""
     return tuple(word for folder in (*folders, FOLDER) for word in ("-isystem", str(folder)))
 
 

@@ -59,7 +59,7 @@ class EmulatedCompiler(abc.ABC):
     def check_text(
         self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
     ) -> CheckedKernel:
-        """Returns code that checks itself, from the job that is stored with an artifact."""
+        """Compiles code that checks itself from ``text``, the compile job that is stored beside an artifact."""
         del nan  # each launch passes this option in its limits
         require_text_consent(consent, text, launch, variant.signature, variant.kernel)
         effects = {parameter.name: parameter.effect for parameter in variant.signature.parameters}

@@ -200,9 +200,9 @@ class Words:
 class FaultReporter:
     """Makes the findings of one launch, after the run in which they occurred.
 
-    ``check`` is the state after this run, ``words`` the kernel kind's terms. ``copies`` are the arrays of the call at
-    the run's addresses, ``lines`` the line table of the code, ``steps`` the limit of steps for a group, ``seed`` the
-    order of threads.
+    ``check`` is the state after this run, ``words`` the kernel kind's terms. ``copies`` are the copies of the call's
+    arrays that this run used, ``lines`` the line table of the code, ``steps`` the limit of steps for a group, ``seed``
+    the order of threads.
     """
 
     check: Check
@@ -220,7 +220,10 @@ class FaultReporter:
         return self._placed(self._fault(fault), self.check.group, self.check.thread)
 
     def suspect(self, suspect: ReadSuspect, address: int | None) -> CheckFinding:
-        """Returns the finding for a read of unset memory; ``address`` is the first result that depends on it."""
+        """Returns the finding for a read of unset memory.
+
+        ``address`` is the address of the first result that depends on the read; None if no array shows one.
+        """
         return self._placed(self._suspect(suspect, address), suspect.group, suspect.thread)
 
     def result(self, kind: str, label: str, address: int) -> CheckFinding:
@@ -318,9 +321,9 @@ class FaultReporter:
     # ---- faults found by the runtime
 
     def _fault(self, fault: ThreadFault) -> CheckFinding:
-        """Returns the finding for a fault of the runtime.
+        """Returns the finding for a fault that the runtime found.
 
-        The text of the fault is a place, a description, and the thread in brackets.
+        The runtime's text about the fault is a place, a description, and the thread in brackets.
         """
         text = self.check.text.decode(errors="replace")
         location, separator, description = text.partition(": ")

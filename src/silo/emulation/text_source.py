@@ -71,7 +71,10 @@ class TextSource(abc.ABC):
 
     @abc.abstractmethod
     def _typed(self, parameter: Parameter, facts: ArgumentFacts) -> Parameter:
-        """Returns a parameter with the type that an argument gives it. Raises ArgumentError if it cannot be passed."""
+        """Returns a parameter with the type that an argument gives it.
+
+        Raises ArgumentError if the argument cannot be passed to the parameter.
+        """
 
     def _check_scalar(self, name: str, kind: DType, spelled: str, facts: ArgumentFacts) -> None:
         """Raises ArgumentError if the argument is not a number or does not fit the type ``spelled``."""

@@ -6,7 +6,8 @@ from silo.core.declaration import BlobKind, CompilerDeclaration
 
 __all__ = ["HIPCLANG", "NVRTC"]
 
-# Modules that make the job and define its inputs, and modules that read launch info from the binary.
+# The packages whose files decide the code's bytes: modules that make the job or define its inputs, and modules that
+# read launch info from the binary. ``-`` excludes a package.
 _CODE = ("silo.kinds.cuda_cpp", "-silo.kinds.cuda_cpp.cpu", "silo.artifacts")
 
 NVRTC = CompilerDeclaration(

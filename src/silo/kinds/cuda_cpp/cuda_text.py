@@ -125,7 +125,7 @@ def includes_of(text: str) -> tuple[Include, ...]:
     """
     includes: dict[int, Include] = {}
     pieces = _CONTINUED.split(text)
-    lines = [0]  # lines of the text before each piece
+    lines = [0]  # the number of lines of the text before each piece
     for piece in pieces:
         lines.append(lines[-1] + piece.count("\n") + 1)
     joined = "".join(pieces)
@@ -230,7 +230,7 @@ def kernels_of(text: str) -> tuple[KernelText, ...]:
 
 
 def _namespace(tokens: Sequence[Token]) -> str:
-    """Returns the name of the namespace whose head these words end; "" if it has none, or for another block.
+    """Returns the name of a namespace from the words before its ``{``; "" for an unnamed one or another block.
 
     >>> _namespace(list(tokens_of("inline namespace a::b")))
     'a::b'

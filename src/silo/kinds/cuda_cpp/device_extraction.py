@@ -69,7 +69,7 @@ _CHAIN = re.compile(r"\w+(?:\s*(?:##)\s*\w+)+")
 class _Edit(NamedTuple):
     begin: int
     end: int
-    text: str | None  # None: the part is dropped, and its lines stay
+    text: str | None  # None: the part is dropped, and its lines become empty
 
 
 @dataclass
@@ -95,8 +95,8 @@ class _Item:
 def device_code(text: str) -> str:
     r"""Returns a text without its host functions and host variables. Line numbers stay the same.
 
-    A function stays if it is ``__global__``, ``__device__`` or ``constexpr``, or if a macro marks it. Of variables,
-    constants and those in device memory stay. Explicit instantiations are dropped: the entry instantiates its template.
+    A function stays if it is ``__global__``, ``__device__`` or ``constexpr``, or if a macro marks it. A variable stays
+    if it is a constant or in device memory. Explicit instantiations are dropped: the entry instantiates its template.
 
     >>> device_code("int f() { return 1; }\n__global__ void k(int *p) { *p = 1; }\nint main() {\n k<<<1, 1>>>(0); }")
     '\n__global__ void k(int *p) { *p = 1; }\n\n'
@@ -144,7 +144,7 @@ def device_texts(text: str, headers: Mapping[str, str], used: Iterable[str], ent
 
 
 def _joined(macro: str, names: Iterable[str]) -> set[str]:
-    """Returns the names that a macro may make from its parameters by ``##``. ``macro``: its text after its name.
+    """Returns those of ``names`` that a macro may make by ``##``. ``macro`` is the macro's definition without its name.
 
     >>> sorted(_joined("(T, f) void k_##T() { run_##T##_##f(0); }", ["run_int_g", "runs", "k_a", "f"]))
     ['k_a', 'run_int_g']
@@ -202,7 +202,10 @@ class _Macros:
 
 
 def _macros(texts: Iterable[str]) -> _Macros:
-    """Returns the macros. A macro that contains a macro which marks device code marks device code too."""
+    """Returns the macros of the texts.
+
+    A macro that uses another one in its text marks device code if that one does.
+    """
     bodies = [
         (match[1], match[2], set(_WORD.findall(match[2])))
         for text in texts
@@ -431,9 +434,10 @@ class _Reader:
         *,
         function: bool,
     ) -> set[str]:
-        """Returns the words that a declaration may declare; words that it does not declare only keep more declarations.
+        """Returns the words that a declaration may declare.
 
-        If no word is found, other rules decide whether the declaration is kept.
+        A word too many is harmless: it only keeps declarations that could be dropped. If no word is found, other rules
+        decide whether the declaration is kept.
         """
         if "operator" in head or "static_assert" in head:
             return set()

@@ -38,7 +38,8 @@ _HEADERS = Path(__file__).parent / "hip_headers"
 _OLDEST = 19
 _NAMES = ("clang++-19", "clang++-20", "clang++-21", "clang++-22", "clang++")
 _LIBRARIES = ("ocml.bc", "ockl.bc")
-# A folder that cannot exist. In clang's view the texts are in it; it is deep enough for names with "..".
+# The folder in which clang sees the texts. It cannot exist, so nothing else can be read from it; it has so many levels
+# that names with ".." stay within /proc/silo.
 _NOWHERE = "/proc/silo/" + "/".join("s" * 8)
 _FLAGS = (
     "-x",

@@ -105,7 +105,7 @@ _FLOATS = (
     "#define DBL_DIG 15\n#define DBL_MANT_DIG 53\n"
 )
 _HALVES = "#pragma once\n#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
-_BUILT_IN = "#pragma once\n"  # its names are built into the compiler, or defined in FIRST
+_BUILT_IN = "#pragma once\n"  # for headers whose names are built into the compiler or defined in FIRST
 _SHORT = MappingProxyType(
     {
         **dict.fromkeys(
@@ -200,7 +200,7 @@ def replacement(name: str, texts: Iterable[str]) -> str | None:
         headers = {_cub_header(*match.groups()) for text in texts for match in _CUB.finditer(text)}
         return "#pragma once\n" + "".join(f"#include <cub/{header}>\n" for header in sorted(headers))
     if name.startswith(("thrust/", "cub/device/")) and not any("thrust::" in text for text in texts):
-        return LEFT_OUT  # only host code uses it
+        return LEFT_OUT  # only host code uses such a header
     if _in_toolkit(name):
         return None
     if name in _STANDARD:

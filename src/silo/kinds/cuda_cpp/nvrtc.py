@@ -269,7 +269,7 @@ class Nvrtc:
         return room.raw[: size.value]
 
     def flags(self) -> tuple[str, ...]:
-        """Returns the flags of every compile. Raises ToolchainError if this release lacks one it needs."""
+        """Returns the flags of every compile. Raises ToolchainError if this release lacks a flag that Silo needs."""
         if self.version < (13, 0):
             return _accepted(self)
         return FIXED_FLAGS

@@ -202,9 +202,10 @@ def launch_of(kernel: str, unit: CudaUnit, binary_kernel: BinaryKernel, warp: in
 
 @contextlib.contextmanager
 def _bounded_memory() -> Generator[None]:
-    """Limits the address space of the process to the compilers' limit, and afterwards frees unused heap memory.
+    """Returns a context in which the address space of the process is limited to the compilers' limit.
 
-    The worker process continues to live, and after cub's headers it would otherwise keep some 200 MB.
+    At its end unused heap memory is freed: the worker process continues to live, and after a compile with cub's headers
+    it would otherwise keep some 200 MB.
     """
     limit = settings().compile_bytes
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)

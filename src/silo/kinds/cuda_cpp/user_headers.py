@@ -38,7 +38,10 @@ class HeaderFolders:
 
     @classmethod
     def of(cls, include: Sequence[str | os.PathLike[str]] | Mapping[str, str], own: Path | None) -> HeaderFolders:
-        """Returns the folders of ``include=``. Raises SourceError if one is not a folder."""
+        """Returns the folders and texts that ``include=`` names, and the folder of the file ``own``.
+
+        Raises SourceError if a path in ``include`` is not a folder.
+        """
         beside = None if own is None else str(own.resolve())
         if isinstance(include, Mapping):
             return cls(beside, (), tuple(sorted(include.items())))
@@ -58,7 +61,7 @@ class Wanted:
 
 
 def closed_text(text: CudaText, folders: HeaderFolders, shown: str, device_only: Wanted | None = None) -> CudaText:
-    """Returns the text with every header of the user's that it may include. ``shown`` is its name in messages.
+    """Returns the text with every header of the user's that it may include. ``shown`` names the text in messages.
 
     With ``device_only`` the texts lose their host code and everything that the entry does not need, and missing host
     headers are replaced by short texts or left out.

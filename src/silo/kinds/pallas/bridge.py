@@ -19,7 +19,7 @@ from silo.sanitized_text import one_line
 __all__ = ["NOTICES", "Arrays", "Importer", "is_torch"]
 
 NOTICES: Final = Notices()
-"""Logs about copies, each once."""
+"""Logs messages about copied arrays, each only once."""
 
 
 def is_torch(array: object) -> bool:

@@ -1,6 +1,6 @@
 """The layout of a call: which argument is each operand of an exported program, and which argument gets each result.
 
-It is stored as text, its canonical JSON, in launch info for the loader (``LaunchInfo.loader``).
+Launch info stores a layout as text, the layout's canonical JSON, for the loader (``LaunchInfo.loader``).
 """
 
 from __future__ import annotations

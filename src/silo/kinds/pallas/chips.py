@@ -71,7 +71,7 @@ _WORD_BITS = 32
 
 
 def blocks_for_tpus(launch: BlockedLaunch) -> Decision:
-    """Whether a TPU can copy every block in VMEM."""
+    """Accepted if a TPU can copy the blocks of all arrays in VMEM; otherwise rejected with the reason."""
     for array in launch.arrays:
         if array.space is MemorySpace.VMEM and (reason := _refused(array)):
             return Rejected(

@@ -167,7 +167,7 @@ def make_gpu_program(
 
 @contextmanager
 def on_gpu() -> Generator[None]:
-    """Makes jax trace for an NVIDIA GPU within the block, without a GPU. The program is the same for all GPUs.
+    """Returns a context in which jax traces for NVIDIA GPUs without needing one. The program is the same for all GPUs.
 
     Ignores jax's warning that its lowering to Triton will be removed, which the compiler logs itself. The warning would
     be an error in a process that turns warnings into errors.
@@ -214,7 +214,7 @@ MOSAIC_CALL = "mosaic_gpu_v2"
 
 _ARCH = "sm_90"  # without a GPU, jax exports only for this arch
 _AXES = ("x", "y", "z")
-_GROUP = 4  # warps in a thread of Mosaic
+_GROUP = 4  # the warps that Mosaic GPU calls one thread: a warpgroup
 
 
 def compiles_with_mosaic(launch: BlockedLaunch, target: Target, num_warps: int) -> Decision:
@@ -299,7 +299,10 @@ def _scratch(scratch_buffer: ScratchBuffer, mosaic: Any) -> Any:  # noqa: ANN401
 
 
 def _without_path(function: Any, name: str) -> Callable[..., None]:  # noqa: ANN401
-    """Returns the function with a file name without folders, because jax writes the file name into the program."""
+    """Renames the function to ``name`` and removes the folders from its file name; returns the function.
+
+    jax writes both names into the program, which must not contain paths.
+    """
     function.__code__ = function.__code__.replace(co_filename="silo")
     function.__name__ = function.__qualname__ = name
     return function

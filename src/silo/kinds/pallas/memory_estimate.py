@@ -295,7 +295,10 @@ def _held(jaxpr: Any) -> MemoryRow | None:  # noqa: ANN401
 
 
 def _peaks(jaxpr: Any) -> Iterator[tuple[int, tuple[int, ...], DType]]:  # noqa: ANN401
-    """Yields, for operations that need values in memory, their bytes, and the shape and dtype of the largest value."""
+    """Yields the memory that each product and reduction needs for intermediate values, if it needs any.
+
+    Each item has the bytes of all these values, then the shape and the dtype of the largest one.
+    """
     equations: Sequence[Any] = jaxpr.eqns
     last: dict[int, int] = {}
     readers: dict[int, set[str]] = {}
@@ -308,9 +311,9 @@ def _peaks(jaxpr: Any) -> Iterator[tuple[int, tuple[int, ...], DType]]:  # noqa:
         name = equation.primitive.name
         sizes: list[tuple[int, tuple[int, ...], DType]] = []
         if name in _PRODUCTS and _length(equation) > _PASS:
-            # The compiler keeps the sum of several passes in memory, and a quarter of the sum more during the
-            # additions. A sum that is only written to memory is accumulated there. Sums of 32-bit elements, which the
-            # matrix unit multiplies in several passes, need little temporary memory.
+            # The matrix unit adds up a result in several passes. The compiler keeps this sum in memory, and needs a
+            # quarter of its size more during the additions. If the body only writes the sum to a reference, it is
+            # accumulated there without further memory. Sums of 32-bit elements need little temporary memory.
             several = [outvar for outvar in equation.outvars if readers.get(id(outvar), _WRITES) - _WRITES]
             share = 1 / 16 if equation.invars[0].aval.dtype.itemsize >= _WORD else 5 / 4
             sizes += [(int(size[0] * share), *size[1:]) for item in several if (size := _body_memory_size(item.aval))]
@@ -338,7 +341,7 @@ def _sources(equations: Sequence[Any]) -> Mapping[int, frozenset[int]]:
 
 
 def _length(equation: Any) -> int:  # noqa: ANN401
-    """Returns the number of products that are summed for each element; a large number if it is unknown."""
+    """Returns the number of products that a matrix product sums for each element; a large number if it is unknown."""
     numbers = equation.params.get("dimension_numbers")
     if equation.primitive.name != "dot_general" or numbers is None:
         return _PASS + 1

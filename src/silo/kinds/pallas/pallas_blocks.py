@@ -152,7 +152,7 @@ def blocked_launch(source: PallasSource, variant: Variant) -> BlockedLaunch:
     grid = _grid(source, variant)
     where = str(source)
     for array in source.arrays:
-        if array.name not in shapes:  # a call may leave out an array that is made for it
+        if array.name not in shapes:  # if a call leaves the array out, the launch makes it
             shapes[array.name] = _made_shape(where, array, shapes, bindings)
     dtypes = {name: element for name in typed.names if (element := typed[name].dtype) is not None}
     specs = {array.name: array for array in source.arrays}
@@ -176,7 +176,10 @@ def blocked_launch(source: PallasSource, variant: Variant) -> BlockedLaunch:
 
 
 def _grid(source: PallasSource, variant: Variant) -> tuple[int, ...]:
-    """Returns the axes that the body may read, and any further axes up to the last with more than one program."""
+    """Returns the sizes of the grid's axes.
+
+    They are the axes that the body may read, and any further axes up to the last one with more than one program.
+    """
     grid = variant.specialization.grid
     if grid is None:
         raise SourceError(f"{source}: a Pallas kernel is compiled for its grid, and the call names none")

@@ -1,6 +1,7 @@
-"""The Pallas compiler for TPUs, GPUs, and CPUs (interpreted): traces and exports in this process.
+"""The Pallas compiler for TPUs, GPUs, and CPUs (interpreted).
 
-The worker checks the exported program, and returns launch info.
+The process that needs the code traces and exports the kernel. A worker process checks the exported program, and returns
+launch info.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def accept(program: bytes, chip: Chip, kernel: str, table: str) -> str | Rejecte
     operands = [jax.ShapeDtypeStruct(in_aval.shape, in_aval.dtype, sharding=sharding) for in_aval in exported.in_avals]
     try:
         jax.jit(exported.call).trace(*operands).lower(lowering_platforms=("tpu",)).compile()
-    except Exception as error:  # the compiler raised it, so it refuses the program
+    except Exception as error:  # an error here means that the compiler refuses the program
         raise refusal(str(error), chip, kernel, table) from error
     return f"{LIBTPU} {version}"
 
@@ -270,7 +271,7 @@ class PallasCompiler:
     def check_text(
         self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
     ) -> CheckedKernel:
-        """Raises UnsupportedError: a bundle's program has no memory spaces, copies or semaphores to check."""
+        """Raises UnsupportedError, because a bundle's program has no memory spaces, copies or semaphores to check."""
         del text, launch, nan, consent
         raise UnsupportedError(
             f"{variant.kernel}: a bundle has no text of a Pallas kernel to check; check the Python file"

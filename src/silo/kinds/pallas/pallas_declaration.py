@@ -11,7 +11,7 @@ PALLAS = CompilerDeclaration(
     compiler="silo.kinds.pallas.pallas_compiler:PallasCompiler",
     sources=("pallas",),
     targets=("tpu", "cpu", "cuda"),
-    # Only options for GPUs. A config sets block sizes and all other constants as constants of the source instead.
+    # These options are for GPUs only. A config sets block sizes and all other constants as constants of the source.
     options=(
         Option("num_warps", int, 4, "warps of a block", threads=32),
         Option("num_stages", int, 3, "stages of the pipelined loops"),
@@ -19,7 +19,7 @@ PALLAS = CompilerDeclaration(
     # Host code: a program for a CPU is compiled to native code of this process when it is loaded. A program for a TPU
     # is not.
     blobs=(BlobKind("jaxexp", host_code=True),),
-    # Modules that make the program, modules that define its inputs, and modules that call it.
+    # The package holds the modules that make the exported program, that define its inputs, and that call it.
     code=("silo.kinds.pallas",),
 )
 

@@ -112,7 +112,7 @@ def export_program(
 
 @contextmanager
 def on_chip(chip: str) -> Generator[None]:
-    """Makes jax trace for one TPU chip within the block, without a TPU."""
+    """Returns a context in which jax traces for one TPU chip, without needing a TPU."""
     jax = jax_module()
     sharding = jax.sharding
     device = {"device_kind": chip_named(chip).device_kind, "num_cores": 1}
@@ -127,10 +127,10 @@ def on_chip(chip: str) -> Generator[None]:
 
 @contextmanager
 def held_settings() -> Generator[None]:
-    """Sets jax's settings for a trace within the block, whatever the process has set, and holds the front end's lock.
+    """Returns a context for a trace, with fixed settings of jax, that holds the front end's lock.
 
-    Settings that affect the traced program are the same everywhere. Locations are off, because they contain paths of
-    files.
+    Settings that affect the traced program are the same everywhere, whatever the process has set. Locations are off,
+    because they contain paths of files.
     """
     jax = jax_module()
     with FRONT_END, ExitStack() as settings_stack:

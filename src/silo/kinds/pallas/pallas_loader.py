@@ -33,7 +33,7 @@ class HostCall:
     def __init__(self, plan: CallLayout, program: Callable[..., Any], device: Any, arrays: Arrays) -> None:  # noqa: ANN401
         jax = jax_module()
         sharding = jax.sharding.SingleDeviceSharding(device)
-        # Arguments that are on no device yet are put on this one.
+        # The program's arguments that are on no device yet are put on ``device``.
         self._run = jax.jit(program, in_shardings=sharding, out_shardings=sharding)
         self._plan = plan
         self._arrays = arrays
@@ -89,7 +89,10 @@ def returned(results: list[Any]) -> Any:  # noqa: ANN401
 
 
 def _first(plan: CallLayout, arguments: tuple[Any, ...]) -> object:
-    """Returns the first array of a call; results without an array are made in its library."""
+    """Returns the first array of a call, or None.
+
+    Results for which the call has no array are converted to the library of this array.
+    """
     for operand in plan.operands:
         if not isinstance(operand, ScalarPlace):
             return arguments[operand.parameter]
@@ -216,7 +219,7 @@ class GpuCall:
     def _take(self, array_place: ArrayPlace, value: Any) -> tuple[Any, Span]:  # noqa: ANN401
         """Returns an array of jax or a contiguous tensor, and the memory range that it shares with the caller."""
         if isinstance(value, self._array_type):
-            return value, (0, 0)  # an empty range, because it is never written to
+            return value, (0, 0)  # jax's arrays are never written to, so the range is empty
         size = array_place.dtype.itemsize
         for extent in array_place.shape:
             size *= extent
@@ -348,7 +351,8 @@ def load_jaxexp(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> L
         disabled_safety_check.is_custom_call() == MOSAIC_CALL
         for disabled_safety_check in exported.disabled_safety_checks
     ):
-        jax_module("jax.experimental.mosaic.gpu")  # importing it finds the library that its kernels call
+        # importing this module finds the library that Mosaic GPU kernels call
+        jax_module("jax.experimental.mosaic.gpu")
     kind = device.target.kind
     if kind not in exported.platforms:
         raise DeviceError(f"{name}: its code is for {', '.join(exported.platforms)}, not for {kind}")
@@ -361,7 +365,8 @@ def load_jaxexp(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> L
 def _check_avals(plan: CallLayout, exported: Any, name: str) -> None:  # noqa: ANN401
     """Checks that the plan matches the program.
 
-    Consent was given to both together, but a wrong plan would let the program misread the call's arrays.
+    Consent to the code covers both, but does not show that they match: with a wrong plan the program would misread the
+    call's arrays.
     """
     shapes = [getattr(operand, "shape", (1,)) for operand in plan.operands]
     dtypes = [operand.dtype.name for operand in plan.operands]

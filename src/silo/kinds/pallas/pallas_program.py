@@ -79,7 +79,7 @@ def make_program(
             scratch_shapes=[_scratch(scratch.kind, scratch.shape, scratch.dtype, pltpu) for scratch in launch.scratch],
         ),
         out_shape=[struct(output, output.padded) for output in outputs],
-        # The operands are counted including the prefetched arrays.
+        # jax counts the prefetched arrays and the scalars among the operands.
         input_output_aliases={
             len(prefetched) + len(scalars) + inputs.index(output): index
             for index, output in enumerate(outputs)
@@ -134,9 +134,10 @@ def block_index(dims: Sequence[Dim], programs: Sequence[Any]) -> tuple[Any, ...]
 
 
 def visited_anew(blocked_array: BlockedArray, grid: Sequence[int]) -> tuple[int, ...] | None:
-    """Returns the axes along which a program must have index 0 to be the first with its block.
+    """Returns the axes along which a program must have index 0 to be the first one with its block.
 
-    None if the axes alone do not decide it: then the blocks of successive programs are compared.
+    Returns None if indices alone do not show this; then a program's block is compared with the block of the program
+    before it.
     """
     if blocked_array.indexed or any(isinstance(dim, tuple) for dim in blocked_array.dims):
         return None
@@ -218,10 +219,10 @@ def _body(
 
 
 def _known_programs(launch: BlockedLaunch, pl: Any) -> AbstractContextManager[None]:  # noqa: ANN401
-    """Makes the program's indices within the block values that were read at the top of the body.
+    """Returns a context in which ``program_id`` returns the indices that were read at the top of the body.
 
-    Jax's interpreter provides them only to the outermost scope: index maps of a nested ``emit_pipeline`` that read them
-    would fail. Uses private names of jax; if jax lacks them, such bodies cannot be interpreted.
+    Jax's interpreter provides these indices only to the outermost scope: index maps of a nested ``emit_pipeline`` that
+    read them would fail. Uses private names of jax; if jax lacks them, such bodies cannot be interpreted.
     """
     try:
         core = jax_module("jax._src.pallas.core")
@@ -239,7 +240,7 @@ def _copy_first(
     written: Any,  # noqa: ANN401
     pl: Any,  # noqa: ANN401
 ) -> None:
-    """In the first of successive programs with one block, copies the array's values to the written block."""
+    """Copies the array's values to the written block, in the first of several successive programs with one block."""
     read = references[blocked_array.name]
 
     def copy() -> None:
@@ -269,7 +270,7 @@ def _copy_first(
 
 
 def _copy_scalars(read: Any, written: Any) -> None:  # noqa: ANN401
-    """Copies scalar by scalar, as a TPU can move only scalars within SMEM."""
+    """Copies the elements one by one, because a TPU can move only scalars within SMEM."""
     shape = tuple(written.shape)
 
     def copy_one(at: Any, carry: Any) -> Any:  # noqa: ANN401

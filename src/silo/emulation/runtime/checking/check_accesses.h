@@ -22,7 +22,7 @@ SILO_THREADS_PLAIN inline bool on_stack(Check *check, u64 address, u64 size, boo
                                         const void *frame) {
     Page *page = page_of(address, false);
     if (address > host_stack && address - host_stack < near_stack) {
-        return true; // a variable of the entry function: a scalar
+        return true; // on the host's stack: a scalar of the entry function
     }
     u64 distance = address > reinterpret_cast<u64>(frame) ? address - reinterpret_cast<u64>(frame)
                                                           : reinterpret_cast<u64>(frame) - address;
@@ -145,7 +145,8 @@ SILO_THREADS_PLAIN inline void access(u64 address, u64 size, bool write, bool at
         if (address >= reinterpret_cast<u64>(__ehdr_start) &&
             address < reinterpret_cast<u64>(_end)) {
             in_object(check, address, size, write, pc, frame);
-            if (atomic && check->atomics) { // it may order groups, like an atomic on an array
+            // The operation may order groups, as an atomic operation on an array may.
+            if (atomic && check->atomics) {
                 check->atomics[group_number - check->first_group] = 1;
                 check->any_atomic = 1;
             }

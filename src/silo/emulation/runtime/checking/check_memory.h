@@ -11,8 +11,10 @@ extern "C" __attribute__((visibility("hidden"))) char _end[];
 
 namespace silo_threads::checked {
 
-constexpr unsigned mem_device = 1, mem_group = 2; // values of mem_flags
-constexpr unsigned no_memory_order = ~0u;         // flags of an operation between lanes
+// Bits of a barrier's flags, which say what memory it orders: the arrays, shared memory.
+constexpr unsigned mem_device = 1, mem_group = 2;
+// The flags of an operation between lanes that orders no memory.
+constexpr unsigned no_memory_order = ~0u;
 constexpr u64 page_bytes = 4096;
 constexpr u64 near_stack = 1 << 16; // bytes from the stack pointer that count as the stack
 constexpr unsigned most_pages = 1 << 16, most_group_areas = 64;
@@ -24,13 +26,18 @@ inline Area group_areas[most_group_areas];
 inline unsigned group_area_count, group_granules;
 inline u64 group_memory; // the address of the group's shared memory
 inline u64 group_memory_bytes;
-inline unsigned running;           // the number of the running thread
-inline bool inside;                // whether a thread of a group is running
-inline unsigned group_number;      // the number of the group, counted from 1 over all runs
-inline unsigned phase[2];          // barriers passed that order device memory, or shared memory
-inline unsigned simd_phase[2][32]; // barriers that each simdgroup has passed
-inline unsigned joined[2][most_threads]; // simd_phase of each thread at its last barrier
-inline u64 left;                         // steps that the group may still execute
+inline unsigned running;      // the number of the running thread
+inline bool inside;           // whether a thread of a group is running
+inline unsigned group_number; // the number of the group, counted from 1 over all runs
+// How many barriers of the group have ordered the arrays ([0]) or shared memory ([1]).
+inline unsigned phase[2];
+// For each simdgroup, how many barriers between its lanes have ordered the arrays ([0]) or shared
+// memory ([1]).
+inline unsigned simd_phase[2][32];
+// For each thread, the simd_phase of its simdgroup when the thread last passed such a barrier
+// between lanes.
+inline unsigned joined[2][most_threads];
+inline u64 left; // steps that the group may still execute
 inline u64 dice;
 inline u64 host_stack;        // an address on the host's stack, below the entry's variables
 inline const Global *globals; // constants of the program

@@ -78,8 +78,9 @@ SILO_THREADS_PLAIN inline bool await_swap(Check *check, const Mark &mark, u64 ad
     return true;
 }
 
-// Called at the last point at which the atomic operation that a plain read of `thread` awaits could
-// have happened. If it did not, makes the read the launch's finding and returns true.
+// A plain read of `thread` may wait for the atomic operation that makes it harmless (await_swap).
+// Called at the last point at which that operation could have happened. If it did not happen, makes
+// the read the launch's finding and returns true.
 SILO_THREADS_PLAIN inline bool swap_is_missing(Check *check, unsigned thread) {
     Pending &own = pending[thread];
     if (!own.address) {
@@ -135,8 +136,8 @@ SILO_THREADS_PLAIN inline void mark_cells(Check *check, const Area &area, int in
             check->suspect = {site,    thread, group_index(), static_cast<unsigned>(index),
                               address, size};
         }
-        // Two readers of different threads are enough: at least one of them differs from any later
-        // writer.
+        // To find a race with a later write, readers of two different threads are enough: at least
+        // one of them is not the thread that writes.
         if (cell.reader.group == now.group && cell.reader.phase == now.phase &&
             cell.reader.thread != now.thread && (cell.reader.mask & mask) == mask) {
             cell.other = now;

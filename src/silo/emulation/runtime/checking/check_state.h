@@ -12,11 +12,11 @@ enum class Kind : int {
     uninitialized = 3,
     race = 4,
     endless = 5,
-    stack_bounds = 6,   // outside of a variable of a thread
-    scope = 7,          // a variable whose scope has ended
-    index = 8,          // beyond the bounds of an array's type
+    stack_bounds = 6,   // an access outside of a variable of a thread
+    scope = 7,          // an access to a variable whose scope has ended
+    index = 8,          // an index beyond the bounds of an array's type
     diverged = 9,       // some lanes did not reach an operation of their simdgroup
-    global_bounds = 10, // outside of a constant of the program
+    global_bounds = 10, // an access outside of a constant of the program
 };
 
 enum class AreaKind : unsigned { array = 0, group = 1 };
@@ -87,7 +87,7 @@ struct Waiting {
     unsigned line, spare;
 };
 
-// Begins with the members of Context (group.h).
+// The state of a check. The struct begins with the members of Context (group.h).
 struct Check {
     unsigned bytes;
     int claimed;
@@ -109,7 +109,7 @@ struct Check {
     Suspect suspect;
     Found found;
     GroupArray group_arrays[64];
-    Waiting threads[1024]; // where each waits at a barrier; line 0 if it does not
+    Waiting threads[1024]; // where each thread waits at a barrier; line 0 if it does not wait
 };
 
 } // namespace silo_threads

@@ -83,7 +83,7 @@ SILO_THREADS_PLAIN inline unsigned next(Group &g, const unsigned *ready, unsigne
         return after;
     }
     unsigned pick = 0;
-    if (check->seed == 0) { // seed 0: in order
+    if (check->seed == 0) { // seed 0: one thread after another, in the order of their numbers
         for (unsigned i = 1; i <= g.size; i++) {
             unsigned at = (after + i) % g.size;
             if (ready[at / 32] >> at % 32 & 1) {
@@ -131,8 +131,8 @@ SILO_THREADS_PLAIN inline void pass_barrier(Group &g, Place, unsigned flags) {
 SILO_THREADS_PLAIN inline void pass_simd(Group &, unsigned simdgroup, unsigned mask, unsigned live,
                                          Place place, unsigned flags) {
     Check *check = state();
-    // Only calls in the kernel's own text: library headers reduce over the active lanes, which is
-    // well defined.
+    // Report diverged lanes only at calls in the kernel's own text. Calls in library headers may
+    // reduce over the active lanes alone, which is well defined.
     if (check && live & ~mask && __builtin_strcmp(place.file, check->file) == 0) {
         running = simdgroup * simd_width + static_cast<unsigned>(__builtin_ctz(mask));
         Found *found = claim(check, Kind::diverged);

@@ -31,7 +31,7 @@ SILO_THREADS_CALLBACK void __asan_storeN_noabort(unsigned long address, unsigned
                                   reinterpret_cast<unsigned long>(__builtin_return_address(0)),
                                   __builtin_frame_address(0));
 }
-// Copies of whole objects.
+// Clang calls these functions in place of memcpy, memmove and memset.
 SILO_THREADS_CALLBACK void *__asan_memcpy(void *to, const void *from, unsigned long size) {
     unsigned long pc = reinterpret_cast<unsigned long>(__builtin_return_address(0));
     silo_threads::checked::access(reinterpret_cast<unsigned long>(from), size, false, false, pc,

@@ -62,7 +62,7 @@ struct Runner : Group {
     unsigned long memory_bytes; // size of `memory`
     char *stacks;
     unsigned long stride;                                // bytes from one stack to the next
-    unsigned long announced[most_group_bytes / 16 / 64]; // a bit per 16 bytes: array is announced
+    unsigned long announced[most_group_bytes / 16 / 64]; // bit i: the array at 16 * i is announced
     Fiber fiber[most_threads];
     Lanes lanes[most_words];
 
@@ -170,7 +170,7 @@ inline void release_lanes(Runner &run, unsigned word, unsigned mask, Place place
     lanes.arrived &= ~mask;
     lanes.computed = false;
     lanes.site = nullptr;
-    lanes.mixed = lanes.arrived; // the other lanes may be at different calls
+    lanes.mixed = lanes.arrived; // lanes still parked may be in different calls
     set_ready(run, word, mask);
     hook::pass_simd(run, word, mask, SILO_THREADS_MASKED ? mask : lanes.live, place, flags);
 }

@@ -7,7 +7,7 @@ namespace silo_threads {
 
 // `struct silo_cpu_gate` of Silo's CPU driver.
 struct Gate {
-    unsigned long met; // waiting groups; the bits from 32 on count groups that have ended
+    unsigned long met; // bits 0 to 31: waiting groups; bits 32 to 63: groups that have ended
     unsigned turn;     // how often all groups have met
     unsigned broken;   // whether groups wait for groups that have ended
 };
@@ -73,7 +73,8 @@ inline bool meet_grid(Runner &run) {
         __atomic_store_n(&gate->broken, 1, __ATOMIC_RELAXED);
         return gate_fault(run, unsigned(met / one_ended));
     }
-    own_group() = run.outer; // before `wait`, which may leave the launch
+    // Restore the caller's value now, because `wait` may leave the launch without returning.
+    own_group() = run.outer;
     while (__atomic_load_n(&gate->turn, __ATOMIC_ACQUIRE) == turn) {
         if (__atomic_load_n(&gate->broken, __ATOMIC_RELAXED))
             return gate_fault(run,

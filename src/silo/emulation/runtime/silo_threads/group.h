@@ -14,7 +14,8 @@ namespace silo_threads {
 
 constexpr unsigned simd_width = 32;
 constexpr unsigned most_threads = 1024;
-constexpr unsigned long most_group_bytes = SILO_THREADS_GROUP_BYTES; // that threads may share
+// The most shared memory of a group.
+constexpr unsigned long most_group_bytes = SILO_THREADS_GROUP_BYTES;
 
 // The faults of a launch. The entry returns the number.
 enum class Fault : int {
@@ -39,17 +40,19 @@ struct Context {
 struct Group {
     unsigned size;        // number of threads
     unsigned current;     // number of the running thread
-    unsigned position[3]; // of the group in the grid, counted in groups
+    unsigned position[3]; // the group's position in the grid, counted in groups
     unsigned grid[3];     // numbers of groups along x, y, z
-    unsigned shape[3];    // threads along x, y, z
-    unsigned threads[3];  // of the grid: grid * shape, or fewer if the last groups are partial
+    unsigned shape[3];    // the group's threads along x, y, z
+    unsigned threads[3];  // the grid's threads along x, y, z: grid * shape, or fewer if the last
+                          // groups are partial
     Context *context;     // may be null
     Fault fault;
 };
 
-// own_group() returns the group that runs on this host thread. Only an object whose threads may
-// wait for each other defines its variable (SILO_THREADS_SWITCH); other code that uses it does not
-// link. It is not instrumented, because the checker itself calls it.
+// own_group() returns the group that runs on this host thread. The variable that holds the group is
+// defined (SILO_THREADS_SWITCH) only in an object whose threads may wait for each other; other code
+// that calls own_group() does not link. own_group() is compiled without checks of its accesses,
+// because the checker itself calls it.
 #ifdef SILO_THREADS_CHECKED
 #define SILO_THREADS_OWN                                                                           \
     __attribute__((noinline, no_sanitize("address", "coverage", "array-bounds"))) inline

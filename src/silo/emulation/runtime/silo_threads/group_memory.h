@@ -12,7 +12,7 @@ inline constinit bool claiming = false;
 constexpr unsigned long unclaimed = ~0ul;
 constexpr unsigned long too_much = ~0ul - 1;
 
-// Not instrumented: the array is announced to the checker later.
+// Compiled without checks: the function fills the array before it is announced to the checker.
 [[gnu::noinline, gnu::cold, clang::no_sanitize("address")]] inline unsigned long
 claim(unsigned long *place, unsigned long bytes, unsigned long align) {
     while (__atomic_test_and_set(&claiming, __ATOMIC_ACQUIRE)) {

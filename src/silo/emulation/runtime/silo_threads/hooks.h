@@ -45,13 +45,14 @@ inline void arrive(Group &, unsigned, Place, unsigned) {}
 // Called when all threads of the group are at the barrier: their earlier accesses are complete.
 inline void pass_barrier(Group &, Place, unsigned) {}
 
-// Called when the lanes in `mask` of a simdgroup meet: at a barrier of lanes, with `flags` as
-// above, or in another operation between lanes, with ~0u. `live` are the lanes that should take
-// part.
+// Called when the lanes in `mask` of a simdgroup meet. At a barrier of lanes, `flags` are the kinds
+// of memory that the barrier orders (1 arrays, 2 shared memory); at another operation between lanes
+// `flags` is ~0u. `live` are the lanes that should take part.
 inline void pass_simd(Group &, unsigned, unsigned, unsigned, Place, unsigned) {}
 
-// Called once in a group for each shared array, of `bytes` at `memory`. `name` is its name in the
-// text, or "" for an array of the runtime. If `name` is null, the object has a symbol at `symbol`.
+// Called once in a group for each shared array, with its size `bytes` and its address `memory`.
+// `name` is the array's name in the text, or "" for an array of the runtime. If `name` is null, the
+// object's symbol at the address `symbol` has the name.
 inline void group_array(Group &, const char *, const void *, void *, unsigned long, Place) {}
 
 // Called before an atomic operation on `bytes` at `memory`. If it returns false, the operation is

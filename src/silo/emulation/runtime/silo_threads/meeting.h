@@ -42,7 +42,7 @@ template <class T>
 }
 
 // Returns the result of `compute` for the values of all lanes. The first lane that goes on computes
-// it, once.
+// the result once for all of them.
 template <class R, class T, class F>
 [[gnu::always_inline, clang::convergent]] inline R together(const T &value, Place place,
                                                             F compute) {

@@ -29,8 +29,8 @@ def lowered_names(
 ) -> tuple[str, ...]:
     """Returns the mangled name of each expression, as :class:`silo.kinds.cuda_cpp.signature_probe.Prober` describes.
 
-    ``flags`` are NVRTC's options. They are ignored, because types depend only on the macros, which ``defines`` has, and
-    on the C++ standard.
+    ``flags`` are NVRTC's options. They are ignored: the types depend only on the macros, which ``defines`` has, and on
+    the C++ standard, for which clang always gets the same flag.
 
     Raises:
         CompileError: clang refuses the text; the message has the file and the lines.

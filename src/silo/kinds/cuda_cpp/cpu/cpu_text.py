@@ -12,7 +12,7 @@ from silo.kinds.cuda_cpp.kernel_body import body_of
 __all__ = ["HIDDEN", "POISON", "entry_text", "head_text", "may_wait", "quoted", "rewritten"]
 
 POISON = "#pragma GCC poison asm __asm __asm__\n"
-"""Makes assembly (which may read files, by .incbin) an error in the texts after it, even if a macro makes the word."""
+"""Makes assembly (which may read files, by .incbin) an error in the texts after it, even if a macro expands to it."""
 
 HIDDEN = "silo_dynamic"
 """The symbol of a block's dynamic shared memory."""
@@ -64,7 +64,7 @@ def may_wait(unit: CudaUnit) -> bool:
 
 
 def head_text(text: CudaText, defines: Sequence[tuple[str, str]], *, waits: bool, cooperative: bool = False) -> str:
-    """Returns the text before the user's text: CUDA's language, the arch that the text can test, and the macros."""
+    """Returns the text before the user's text: includes of CUDA's language, ``__CUDA_ARCH__`` and the user's macros."""
     del text
     switch = "SILO_THREADS_SWITCH\nSILO_CUDA_SHARED\n" if waits else ""
     grid = "#define SILO_CUDA_COOPERATIVE\n" if cooperative else ""

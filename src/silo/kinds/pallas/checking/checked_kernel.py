@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckedProgram", "PallasLaunch"]
 
-# The beginning of the interpreter's errors for an access, or a block of an index map, out of bounds.
+# The interpreter's errors begin with this text if an access, or a block that an index map returns, is out of bounds.
 _OUTSIDE = "Out-of-bounds "
 _NOWHERE = "a line that jax does not tell"
 
@@ -88,7 +88,7 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
 
     @property
     def schedules(self) -> Sequence[CheckMode]:
-        """The modes to run in: only one, if neither the time of copies nor the order of programs affects results."""
+        """The modes to run in: only one, if neither the times of copies nor the order of programs affect results."""
         return (
             (CheckMode.EAGER, CheckMode.LATE)
             if self._program.program(CheckMode.EAGER).schedules
@@ -121,7 +121,7 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
         return self._results
 
     def difference(self, results: tuple[Any, ...]) -> Difference | None:
-        """Returns the first byte of a result that differs from the last run's."""
+        """Returns the first byte in which ``results`` of an earlier run differ from the last run's, or None."""
         import numpy as np  # noqa: PLC0415  # jax needs it
 
         for number, (result, other) in enumerate(zip(results, self._results, strict=True)):
@@ -242,7 +242,7 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
         return CheckFinding("race", problem, tuple(details), place=first.place, at=at)
 
     def _element(self, kind: str, label: str, difference: Difference, why: str) -> CheckFinding:
-        """Returns a finding for the element of a result that contains a byte."""
+        """Returns a finding for the element of a result that contains the byte at which runs differ."""
         import numpy as np  # noqa: PLC0415
 
         array = np.asarray(self._results[difference.region])

@@ -121,7 +121,7 @@ def forget() -> None:
 _MARK = "RACE DETECTED"
 # The logger of errors in callbacks; such an error contains the line in the body that caused it.
 _LOGGER = "jax._src.callback"
-_FIRST_DMA = 100  # "devices" with this number or a higher one are copies
+_FIRST_DMA = 100  # Race reports name each copy (DMA) as a device with at least this number.
 
 
 @frozen
@@ -157,7 +157,7 @@ class CapturedReports:
 
 @contextmanager
 def listening() -> Generator[CapturedReports]:
-    """Collects the races that jax prints within the block, instead of printing them. Other output is printed."""
+    """Returns a context in which races that jax prints are collected instead of printed. Other output is printed."""
     captured = CapturedReports([], [])
     out, logger = sys.stdout, logging.getLogger(_LOGGER)
     handler = _Handler(captured)
@@ -257,7 +257,7 @@ _NONE_LEFT = "no copy or signal is left to add to it"
 
 @contextmanager
 def endless_waits_raise(notes: list[str]) -> Generator[None]:
-    """Makes waits that cannot end raise RuntimeError within the block, with a text that :func:`stuck_in` recognizes.
+    """Returns a context in which waits that cannot end raise RuntimeError, with a text that :func:`stuck_in` reads.
 
     ``notes`` gets a line if this version of jax waits in an unknown way: then an endless wait hangs.
     """
@@ -294,7 +294,7 @@ def endless_waits_raise(notes: list[str]) -> Generator[None]:
 
 
 def _location(information: Any) -> str:  # noqa: ANN401  # jax's, or None
-    """Returns ``file:line`` of a wait; "" if jax does not pass it."""
+    """Returns ``file:line`` of a wait; "" if jax does not pass the location."""
     if getattr(information, "source_info", None) is None:
         return ""
     file, _, rest = str(information.get_source_info_str()).partition(" (")[0].partition(".py:")

@@ -217,7 +217,10 @@ def constants_read(arrays: Sequence[ArraySpec], scratch: Sequence[ScratchSpec]) 
 
 
 def size_value(where: str, label: str, size: Node, bindings: Bindings, least: int = 1) -> int:
-    """Returns a size's value in one variant. Raises CompileError, which rejects only this config, if it is invalid."""
+    """Returns a size's value in one variant.
+
+    Raises CompileError if the value is invalid; this rejects only the variant's config.
+    """
     try:
         value = expressions.evaluate(size, bindings)
     except ExpressionError as error:

@@ -55,9 +55,9 @@ def pallas(
     Args:
         body: the code of one program. It takes its arguments by position, then one reference for each scratch buffer;
             parameters that are keyword-only are constants, which a call or a config sets.
-        args: the description of each argument, in the body's order or by name: a :class:`silo.ArgSpec` for an array;
-            for a scalar its dtype (``"fp32"``, ``"i32"``), or None if each call decides; ``"constexpr"``. A scalar
-            reaches the body as a value that a call passes: another value needs no compilation.
+        args: the description of each argument, in the body's order or by name: for an array a :class:`silo.ArgSpec`;
+            for a scalar its dtype (``"fp32"``, ``"i32"``), or None if each call decides the dtype; for a constant
+            ``"constexpr"``. The body gets a scalar as a value at run time: another value needs no compilation.
         scheme: ``default``: the body sees blocks. ``pipeline`` and ``fori``: arrays without a block stay in HBM, and
             the body runs ``pltpu.emit_pipeline`` over them, or copies parts itself. ``mosaic_gpu``: the body is written
             for ``plgpu.kernel``, only for NVIDIA's GPUs; the axes of its grid are x, y and z.

@@ -96,7 +96,10 @@ def plain_function(function: Any) -> Any:  # noqa: ANN401
 
 
 class _Reached(ReachedObjects):
-    """Describes reached objects. jax's own functions count by name: its version is part of the compiler's identity."""
+    """Describes the objects that a body reaches.
+
+    A function of jax is described by its name alone, because the compiler's identity contains jax's version.
+    """
 
     libraries = ("jax", "jaxlib", "numpy", "ml_dtypes", *ReachedObjects.libraries)
 

@@ -286,7 +286,8 @@ class BlockScan {
         return result;
     }
 
-    // Calls the callback in the first warp; returns, in all threads, the prefix of its first lane.
+    // Calls the callback in the threads of the first warp; returns, in all threads, the prefix that
+    // the callback returned in thread 0.
     template <class Callback>
     SILO_LANES T prefix_of(Callback &callback, T aggregate, silo_threads::Place place) {
         if (silo_cuda::thread_rank() < 32) {
@@ -378,7 +379,8 @@ class BlockScan {
 #undef SILO_GIVEN
 #undef SILO_NONE
 
-    // As in cub, the type of the callback is a template parameter, so that it differs from T.
+    // Scans whose prefix a callback computes. As in cub, the callback's type is a template
+    // parameter; a last argument of type T selects the overload that returns an aggregate instead.
 #define SILO_AFTER(name, inclusive)                                                                \
     template <int count, class F, class Callback>                                                  \
     SILO_LANES void name(T(&inputs)[count], T(&outputs)[count], F function, Callback &callback,    \

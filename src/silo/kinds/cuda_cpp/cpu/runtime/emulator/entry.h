@@ -10,7 +10,8 @@ template <class F> struct Kernel;
 template <class... A> struct Kernel<void(A...)> {
     static constexpr unsigned count = sizeof...(A);
     template <unsigned index> using type = plain<__type_pack_element<index, A...>>;
-    // A launch aligns a struct to 8 bytes, even if its type requires more.
+    // Returns a copy of a parameter's value. The copy is needed because a launch aligns a struct to
+    // 8 bytes, even if the struct's type requires more.
     template <unsigned index> static type<index> value(void *const *parameters) {
         alignas(type<index>) char bytes[sizeof(type<index>)];
         __builtin_memcpy(bytes, parameters[index], sizeof bytes);

@@ -40,7 +40,7 @@ namespace silo_cuda {
 
 using namespace silo_threads;
 
-// The threads of a block along each axis. The entry of an object defines these functions.
+// The number of threads of a block along each axis. The entry of an object defines these functions.
 #define SILO_CUDA_PLAIN __attribute__((always_inline, internal_linkage)) inline
 SILO_CUDA_PLAIN unsigned block_x();
 SILO_CUDA_PLAIN unsigned block_y();

@@ -1,5 +1,5 @@
-// Operations between the lanes of a warp, which meet as on the hardware:
-// - lanes meet if they call the same kind of operation with the same mask, wherever in the code.
+// Operations between the lanes of a warp. As on the hardware, lanes meet if they call the same kind
+// of operation with the same mask, wherever in the code the calls are.
 #pragma once
 
 #include "threads.h"
