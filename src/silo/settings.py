@@ -679,8 +679,8 @@ def launched_ranks() -> tuple[str, str] | None:
 def child_environment(**changes: str) -> dict[str, str]:
     """Returns a copy of the environment, with changes, for a process that Silo starts.
 
-    Leaves out ``SILO_PROFILE``, because a profile belongs to the program. Also leaves out SILO_* names that are not
-    settings, because each process would warn of them again.
+    Leaves out ``SILO_PROFILE``, because only the launches of the program itself are profiled. Also leaves out SILO_*
+    names that are not settings, because each process would warn of them again.
     """
     dropped = {"SILO_PROFILE", *_strange_names(os.environ)}
     return {**{name: value for name, value in os.environ.items() if name not in dropped}, **changes}

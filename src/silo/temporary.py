@@ -1,7 +1,8 @@
 """Temporary folders. The process that made a folder removes it; if it was killed, a later process removes the folder.
 
-A process holds a lock (``flock``) on its folder until it ends, however it ends: a folder whose lock is free belongs to
-a process that is gone. Process ids would not show that, because containers share ``/tmp`` and each counts its own.
+A process holds a lock (``flock``) on its folder until the process ends, however it ends: a folder whose lock is free
+belongs to a process that has ended. A process id in the folder's name would not show this, because containers that
+share ``/tmp`` have process ids of their own.
 """
 
 from __future__ import annotations

@@ -36,9 +36,11 @@ _lock = Mutex()
 
 
 def compiler_identity(source_kind: str, target: Target) -> str:
-    """Returns the identity of the compiler; the identity and the variant together decide the bytes of the code.
+    """Returns the identity of the compiler for a kind of source and a target.
 
-    Raises TargetError without a compiler.
+    The identity and the variant together decide the bytes of the code.
+
+    Raises TargetError if no compiler is here.
     """
     return select_compiler(source_kind, target).identity(target)
 
@@ -107,10 +109,10 @@ class Pending:
     """The state of one artifact: stored, being fetched from the remote store, or being compiled.
 
     ``asked`` is the requested variant, from which the artifact's key is made; ``variant`` is the same variant with the
-    effects that lowering found. ``hidden_memory`` is the member of that name for the new artifact. ``sought`` is set
-    while the artifact is fetched from the remote store, and resolves to the artifact or None. ``future`` is set while a
-    job is compiled or its outcome is fetched, and resolves to the compile result or the outcome. ``fresh`` is True,
-    once the artifact is finished, if it was compiled for this request.
+    effects that lowering found. ``hidden_memory`` is the value for the member of that name of the artifact to be made.
+    ``sought`` is set while the artifact is fetched from the remote store, and resolves to the artifact or None.
+    ``future`` is set while a job is compiled or its outcome is fetched, and resolves to the compile result or the
+    outcome. ``fresh`` is True, once the artifact is finished, if it was compiled for this request.
     """
 
     asked: Variant
@@ -135,7 +137,8 @@ class Pending:
 class Compilation:
     """Compiles the variants of one source, each job once. Counts compiled jobs, and jobs that the store had.
 
-    With ``trials`` the variants are configs under trial: a config that compiles much longer than others is given up.
+    If ``trials`` is True, the configs of the variants are being tried: a config that compiles much longer than the
+    others is given up.
     """
 
     session: Session
@@ -241,7 +244,8 @@ class Compilation:
             if pending.artifact is not None:
                 self.reused += 1
                 return pending.artifact
-            compiler = select_compiler(self.source.kind, pending.asked.target)  # the fetched artifact could not be used
+            # the remote store had no usable artifact, so compile it
+            compiler = select_compiler(self.source.kind, pending.asked.target)
             lowered_code = self._lowered(compiler, pending.compiler, pending.asked)
             pending.variant, pending.job, pending.hidden_memory = (
                 lowered_code.variant,

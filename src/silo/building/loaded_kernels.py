@@ -284,7 +284,7 @@ class FollowsSource:
                 launcher.forget()
 
     def _changed(self) -> None:
-        """Reads the source again, because a value that it reads (a global, ...) or the text of a function has changed.
+        """Reads the source again after a change of a value that it depends on (a global, ...) or of a function's text.
 
         Raises SourceError if the source cannot be read.
         """

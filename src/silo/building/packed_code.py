@@ -38,8 +38,8 @@ def compile_plans(
     """Compiles every planned variant, several at a time; lowering in this process overlaps the workers.
 
     A config that does not compile is left out, unless calls would use it: then its CompileError is raised. Errors that
-    no config caused are raised too: if configs were left out for them, the contents would depend on the machine's
-    state.
+    no config caused are raised too: if they led to configs being left out, the bundle's contents would depend on the
+    machine's state.
     """
     total = sum(len(plan) for _, plan in plans)
     started: list[tuple[Compilation, Mapping[Variant, Pending | CompileError]]] = []

@@ -54,8 +54,9 @@ class TupleCall:
 def tuple_call(kernel: DeclaredKernel, args: tuple[object, ...], kwargs: Mapping[str, object]) -> TupleCall | None:
     """Returns the call if tuples are among its arguments and its kernel takes them; else None.
 
-    A plain tuple for a constexpr is a value and does not count. A NamedTuple counts for every parameter, because the
-    kernel names its fields. Kernels of kinds without tuples receive a NamedTuple for a constexpr as a plain tuple.
+    A plain tuple for a constexpr is a value and does not count. A NamedTuple counts for constexprs too, because the
+    kernel reads its fields by name. Kernels of kinds without tuples receive a NamedTuple for a constexpr as a plain
+    tuple.
 
     Raises:
         ArgumentError: tuples nested too deeply.

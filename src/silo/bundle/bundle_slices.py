@@ -99,7 +99,8 @@ def _bare(variant: BundleVariant) -> BundleVariant:
 
 _NOTE: Final = "slice"  # the name of the note that holds the positions of a slice's entries in the whole bundle
 _MOST_PLACES: Final = 1 << 20
-_BEHIND: Final = 1 << 32  # greater than all positions in a note
+# added to the index of an entry that a note does not list: greater than every position in a note
+_BEHIND: Final = 1 << 32
 _MOST_NOTED: Final = 65536  # the most characters of a note
 
 # Variants, rules or trials of a kernel, each with its position in the whole bundle.
@@ -110,7 +111,8 @@ _Part: TypeAlias = "list[tuple[int, object]]"
 class Slice:
     """The contents of a bundle to write, with the bytes of new documents. ``of`` is the identity of the whole bundle.
 
-    ``remarks`` are lines about buckets for which the trials of a later bundle decided.
+    ``remarks`` are lines about buckets whose config comes from a later one of the joined bundles, because trials
+    decided for it.
     """
 
     contents: BundleContents

@@ -356,7 +356,7 @@ class BlobEntry:
 
 @frozen
 class CallHead:
-    """The part of a :class:`BundleKernel` that is needed to read a call: without expressions and dispatch rules.
+    """The part of a :class:`BundleKernel` that decoding a call's arguments needs: no expressions, no dispatch rules.
 
     ``derived`` are the names of the constexprs that expressions compute.
     """

@@ -168,7 +168,7 @@ class Manifest:
         return BundleKernel(**self._values(BundleKernel, row))
 
     def call_head(self, kernel: int) -> CallHead:
-        """Returns the part of a kernel that is needed to read its calls."""
+        """Returns the part of a kernel that is needed to decode the arguments of its calls."""
         row: dict[str, Any] = self._open.kernel(kernel)
         return CallHead(
             row["name"],
@@ -253,7 +253,7 @@ class Manifest:
     def exact(self, kernel: int, wanted: Variant) -> int | None:
         """Returns the index of the first variant that was compiled for exactly ``wanted``; None if no variant was.
 
-        Does not check the variants.
+        Compares the variants as they are stored, without checking them.
         """
         specialization = wanted.specialization
         if specialization.made_for_some:
@@ -358,12 +358,12 @@ class OpenKernel:
 
     @cached_property
     def call_head(self) -> CallHead:
-        """The part of the kernel that is needed to read its calls."""
+        """The part of the kernel that is needed to decode the arguments of its calls."""
         return self._manifest.call_head(self._number)
 
     @cached_property
     def head(self) -> BundleKernel:
-        """The kernel without its variants and dispatch rules. For a call, the native module reads these itself."""
+        """The kernel without its variants and dispatch rules, which the native module itself reads for a call."""
         return self._manifest.head(self._number)
 
     def __len__(self) -> int:
@@ -388,7 +388,7 @@ class OpenKernel:
         return self._open.host_digest(self._number, number)
 
     def bind(self, number: int, loaded: LoadedKernel, code: PackedCode, device: Device) -> Binding:
-        """Makes the binding that serves calls by a variant; its tag is a :class:`ServedVariant`.
+        """Makes the binding that serves calls by a variant; its ``tag`` is a :class:`ServedVariant`.
 
         Args:
             number: the index of the variant.

@@ -152,7 +152,8 @@ def locked_bundle(path: Path) -> Generator[None]:
     """
     with contextlib.ExitStack() as stack:
         try:
-            # On a file system without file locks, the file is still replaced as a whole.
+            # On a file system without file locks, the update goes on without a lock: the file is still replaced as a
+            # whole.
             stack.enter_context(lock_of_place(path))
         except OSError as error:
             raise BundleError(f"cannot update the bundle {path}: {error.strerror}") from None

@@ -52,7 +52,7 @@ _BUSY_SHARE = 0.2
 
 
 def pause_after(lowering_s: float, elapsed_s: float, others_s: float) -> float:
-    """Returns the seconds to wait after lowering a config, so that other threads get Python's lock.
+    """Returns the seconds to wait after lowering a config, so that other threads get Python's global lock (the GIL).
 
     Args:
         lowering_s: The CPU time of the lowering.
@@ -86,7 +86,7 @@ class BackgroundSearches:
     def claim(self, study: str) -> bool:
         """Returns whether the caller has to submit the search of ``study``.
 
-        Returns False if an earlier call has claimed it, or if many searches wait.
+        Returns False if an earlier call has claimed the search, or if ``_MOST_WAITING`` searches are waiting.
         """
         with self._lock:
             if study in self._begun or len(self._queue) >= _MOST_WAITING:
@@ -133,7 +133,7 @@ searches = BackgroundSearches()
 
 @dataclass
 class _PacedArtifacts(CompiledArtifacts):
-    """Compiles in the background. Lowering leaves Python's lock to the program's other threads most of the time."""
+    """Compiles in the background. Lowering leaves the GIL to the program's other threads most of the time."""
 
     def prepare(self, configs: Sequence[Config]) -> None:
         """Lowers the configs one after the other, with a pause after each, and passes each to a worker immediately."""

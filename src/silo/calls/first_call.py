@@ -118,8 +118,8 @@ def tuned_live(
 ) -> TuneOutcome | None:
     """Tunes one call within the budget, logs one line, and returns the outcome, or None if no candidate works.
 
-    ``unmeasured`` is the decision source of the config that the call then uses. The caller's arrays are only read:
-    candidates run on copies.
+    ``unmeasured`` is the decision source of the config that the call uses if no candidate works. The caller's arrays
+    are only read: candidates run on copies.
     """
     bench = _bench(kernel, context, launcher)
     if bench is None:

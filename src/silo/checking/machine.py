@@ -36,9 +36,9 @@ __all__ = [
 class CheckFinding:
     """The first fault found in a launch.
 
-    ``what`` is a noun phrase, as "a load out of bounds". ``at`` is the rest of the message's first line: the place in
-    the kernel and the program. ``details`` are further lines of the message. :class:`silo.errors.CheckError` describes
-    the other fields.
+    ``what`` is a noun phrase, such as "a load out of bounds". ``at`` is the rest of the message's first line: the place
+    in the kernel and the program. ``details`` are further lines of the message. :class:`silo.errors.CheckError`
+    describes the other fields.
     """
 
     kind: str
