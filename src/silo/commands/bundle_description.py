@@ -100,7 +100,10 @@ class CaseRow:
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """A row about one form of a plan: the calls that the form serves, its arguments, and its launches in order."""
+    """A row about one form of a plan: a recorded sequence of launches for the calls that meet the conditions ``holds``.
+
+    ``arguments`` describes the arguments of such a call; ``launches`` has the kernels in order.
+    """
 
     plan: str
     form: int

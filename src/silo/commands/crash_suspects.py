@@ -78,7 +78,7 @@ def suspects_of(report: CrashReport) -> list[Suspect]:
 def likeness_of(report: CrashReport, launch: RecordedLaunch) -> object:
     """Returns a value that is equal for equal launches, of which only one is checked.
 
-    Launches are equal if they have equal kernel texts, numbers, extents, and kept bytes.
+    Launches are equal if their kernel texts, grids, scalar arguments, array sizes and kept array contents are equal.
     """
     kernel = report.kernels[launch.kernel]
     first: dict[int, int] = {}

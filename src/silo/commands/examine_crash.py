@@ -322,7 +322,8 @@ def _variant(kernel: CrashKernel) -> Variant:
     """Returns a variant of the kernel's text for this CPU. The text contains its constants already."""
     options = Config.of(enable_fp_fusion=bool(kernel.members["fp_fusion"]))
     target = device_named("cpu").target
-    # The signature is None, because the text declares no types. The user's consent is for a text without it too.
+    # The signature is None, because the text declares no types. The user's consent, too, is to a variant without a
+    # signature.
     return Variant(kernel.name, "", cast("Signature", None), Specialization(), options, target)
 
 

@@ -50,7 +50,7 @@ class SubKernel:
     """One kernel of a combo. Equal sub-kernels need to be tuned only once.
 
     ``names`` maps usual names of block sizes to the combo's names ({"XBLOCK": "BLOCK_A"}), or to "" for a block size
-    that is a literal. A name that is not in it ends in the sub-kernel's number (``XBLOCK_0``).
+    that is a literal. A block size that ``names`` lacks has its usual name with the sub-kernel's number (``XBLOCK_0``).
     """
 
     kind: Literal["pointwise", "reduction", "persistent_reduction"]

@@ -119,7 +119,8 @@ def silo_kernel(kernel: object, arguments: Sequence[object], grid: Axes, block: 
     if marks.plain:
         return cute(kernel, signature=signature, block=block, cluster=marks.cluster, layouts=layouts, name=name)
     parameters, host = host_parameters(signature, arguments), "silo"
-    if shares_loads(name, marks.plans, len(arguments)):  # multicast loads need tensor maps that only the DSL makes
+    # these are multicast loads, and only the DSL's own host code makes the tensor maps for them
+    if shares_loads(name, marks.plans, len(arguments)):
         parameters, host = [*parameters, HostParameter(STREAM, "CUstream")], "dsl"
     text = host_text(name, parameters, marks, grid, block)
     function = host_function(kernel, text, parameters)

@@ -151,8 +151,8 @@ class ChoiceDecisions:
                 "fusions",
                 "nothing was decided about a fusion, and nothing may be measured: torch keeps these kernels apart",
             )
-            # torch fuses if the fused code takes less time than its parts: parts of time 0 and fused code of infinite
-            # time prevent it
+            # torch fuses if the fused code takes less time than its parts together. To prevent the fusion, the time is
+            # 0 if a part is being measured, and infinite for the fused code.
             return 0.0 if getattr(self._parts, "depth", 0) else math.inf, module.__file__
         if config is None:
             config = self._decisions.decide(question, _is_time, lambda: _fused(plain()[0]))

@@ -460,7 +460,7 @@ class _GpuSwitch:
             )
 
     def more(self, names: tuple[str, ...], load: Callable[[str], ModuleType | None]) -> None:
-        """Turns parts on.
+        """Turns the parts of the integration that have these names on.
 
         ``load`` returns a module of Inductor, or None if the part has to wait until torch imports it.
         """
@@ -484,7 +484,7 @@ class _GpuSwitch:
                     part.take()
 
     def loaded(self, module: ModuleType) -> None:
-        """Starts the parts that wait for ``module``, which torch has just imported."""
+        """Puts the wanted parts' replacements into ``module``, which torch has just imported."""
         with self._lock:
             for name, part in self.parts.items():
                 if part.wanted and _MODULES[name] == module.__name__:

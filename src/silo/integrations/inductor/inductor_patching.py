@@ -140,7 +140,8 @@ class Enabled(SwitchedOn):
     """Silo's part in ``torch.compile`` for one kind of device, until :meth:`stop` is called or the block ends.
 
     The object is false if Silo does not patch this torch; ``decision`` has the reason. Code that is compiled meanwhile
-    keeps its kernels afterwards. ``parts`` has a decision for each part that can be left out; it is empty for CPUs.
+    keeps its kernels afterwards. ``parts`` has, for each part of the CUDA integration (such as ``launch``), the
+    decision whether it is on; for CPUs it is empty.
     """
 
     def __init__(
@@ -176,7 +177,7 @@ def enable(
     Args:
         device: ``"cpu"`` or ``"cuda"``.
         decisions: for CUDA: keep the measured configs, and the choices between kernels of products and convolutions, in
-            Silo's store; use the decisions of an earlier process, a lock file or a bundle, as ``SILO_TUNE`` says.
+            Silo's store; use the decisions of an earlier process, a lock file or a bundle, as ``SILO_TUNE`` allows.
         launch: for CUDA: launch the code that Silo can read with Silo's launcher.
         record: for CUDA: add kernels to the program's recording, and take their code from the program's bundle.
         force: for CPUs: try a version of torch that is known not to work.

@@ -448,8 +448,8 @@ def _tell_version(version: str) -> None:
 class _Order:
     """Maps an operator's arguments and outputs, ``names``, to the parameters of the kernel.
 
-    ``places`` has the index in ``names`` of each of the kernel's first parameters; None: the parameters are passed by
-    name.
+    If ``names`` are exactly the kernel's first parameters, in any order, ``places`` has for each of these parameters
+    its index in ``names``. Otherwise ``places`` is None, and the parameters are passed by name.
     """
 
     names: tuple[str, ...]

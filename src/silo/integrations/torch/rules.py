@@ -70,7 +70,7 @@ def batch_rule(torch: Any, operator: BatchedOperator) -> Callable[..., tuple[Any
     def rule(info: Any, given_dims: Sequence[int | None], *given: Any) -> tuple[Any, Any]:  # noqa: ANN401
         args = list(operator.filled(given))
         in_dims = [
-            # For the grid, which is a list of integers without a batch axis, torch passes a list.
+            # The grid, a list of integers, has no batch axis; torch passes a list in place of its batch axis.
             in_dim if operand.kind is OperatorKind.TENSOR else None
             for operand, in_dim in zip_longest(operator.arguments, given_dims)
         ]
