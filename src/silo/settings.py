@@ -104,7 +104,7 @@ def quota_threads(root: str = "") -> int | None:
 
 
 def _quotas_up_from(base: str, group: str) -> list[int]:
-    """Returns the quotas, in threads, of a group and of its parent groups, up to the folder where they are mounted."""
+    """Returns the quotas, in threads, of a control group and its parents, up to the folder where they are mounted."""
     quotas = [_quota_in(base + group)]
     while "/" in group:
         group = group.rpartition("/")[0]

@@ -100,7 +100,7 @@ def serve_tuples(
 
 
 class TupleLauncher:
-    """A bound launcher for calls with tuples, each of the shape that it was bound with."""
+    """A bound launcher for calls with tuples; each tuple must have the shape of the example's tuple."""
 
     def __init__(self, bound: Any, kernel: DeclaredKernel, tuple_call: TupleCall) -> None:  # noqa: ANN401  # a launcher
         self._bound = bound

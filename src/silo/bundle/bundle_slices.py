@@ -172,10 +172,11 @@ def cut_slice(bundle: Bundle, wanted: Sequence[Target]) -> Slice:
 def join_slices(bundles: Sequence[Bundle], *, noted: bool = False) -> Slice:
     """Joins bundles; all slices of one bundle give that bundle itself.
 
-    ``noted`` keeps the note of positions in the result, which is needed if some slices of the whole bundle are missing.
-    Entries of bundles without such notes keep the order of ``bundles``. Bundles of one source that different compilers
-    made are joined with the code of each compiler. If several of these have a rule for a bucket, trials of one device
-    decide between the rules; without such trials, the first bundle's rule is kept until the joined bundle is tuned.
+    ``noted`` keeps, in the result, the note of the entries' positions in the whole bundle; it is needed if some slices
+    are missing. Entries of bundles without such notes keep the order of ``bundles``. Bundles of one source that
+    different compilers made are joined with the code of each compiler. If several of these have a rule for a bucket,
+    trials of one device decide between the rules; without such trials, the first bundle's rule is kept until the joined
+    bundle is tuned.
 
     Raises:
         BundleError: two bundles contradict each other on a kernel, a rule or their producer.

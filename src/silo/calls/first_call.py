@@ -197,7 +197,7 @@ class LiveSearch:
         return outcome
 
     def _programs(self, space: SearchSpace) -> dict[bytes, float] | None:
-        """Returns the number of programs of this call with each config; None for a space of groups."""
+        """Returns the number of programs of this call by config; None if the space consists of groups of choices."""
         if space.grouped is not None:
             return None
         counted = programs_of(self.kernel, self.context, self.variant_of)
@@ -216,7 +216,8 @@ class LiveSearch:
         return predicted if predicted and all(config in space for config in predicted.configs) else None
 
     def _seeds(self, space: SearchSpace, predicted: Shortlist | None) -> tuple[Seed, ...]:
-        """Returns the configs to try first: configs of earlier studies or else, on a CPU, configs with good grids."""
+        """Returns the configs to try first: those of earlier studies or else, on a CPU, configs with promising grids.
+        """
         locked = lock_of(self.kernel)
         near = study_seeds(self.study, space, self.study_key.records, locked[0] if locked else None)
         if predicted is not None:

@@ -189,7 +189,8 @@ class _Form:
                 module_name = f"{base}.{alias.name}"
                 if module_name not in self._project.modules:
                     imports.append((f"{alias.name} as {local}", base))
-                # If the name means this module everywhere, its uses are labelled, and the import needs no label.
+                # If the local name means this module in the whole file, each use of the name is labelled, and the
+                # import needs no label.
                 elif self._bound.get(local) != module_name:
                     imports.append((f"module as {local}", module_name))
             return True

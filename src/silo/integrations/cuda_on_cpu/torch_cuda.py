@@ -370,7 +370,7 @@ def replace_loading(torch: Any) -> None:  # noqa: ANN401
     serialization.register_package(19, lambda storage: None, restored)  # noqa: ARG005  # pyright: ignore[reportUnknownLambdaType]
 
 
-# ---- Streams and events of torch.cuda on the CPU, which does all work at once ----
+# ---- Streams and events of torch.cuda on the CPU, where each operation is finished when its call returns ----
 
 
 _numbers = itertools.count(1)
@@ -407,17 +407,17 @@ class Stream:
         return torch.device("cuda", 0)
 
     def query(self) -> bool:
-        """Returns True: all work is done at once."""
+        """Returns True: all earlier work has finished."""
         return True
 
     def synchronize(self) -> None:
-        """Does nothing: all work is done at once."""
+        """Does nothing: all earlier work has finished."""
 
     def wait_stream(self, stream: object) -> None:
-        """Does nothing: all work is done at once."""
+        """Does nothing: all earlier work has finished."""
 
     def wait_event(self, event: object) -> None:
-        """Does nothing: all work is done at once."""
+        """Does nothing: all earlier work has finished."""
 
     def record_event(self, event: Event | None = None) -> Event:
         """Records ``event``, or a new event, and returns it."""
@@ -525,14 +525,14 @@ class Event:
         return (end_event._at_s - self._at_s) * 1e3
 
     def query(self) -> bool:
-        """Returns True: earlier work is done at once."""
+        """Returns True: all earlier work has finished."""
         return True
 
     def wait(self, stream: object = None) -> None:
-        """Does nothing: earlier work is done at once."""
+        """Does nothing: all earlier work has finished."""
 
     def synchronize(self) -> None:
-        """Does nothing: earlier work is done at once."""
+        """Does nothing: all earlier work has finished."""
 
     def __repr__(self) -> str:
         return "<torch.cuda.Event>"

@@ -137,7 +137,7 @@ class _Finder(MetaPathFinder):
 
 
 class _Loader(Loader):
-    """Loads a module with another loader, then connects it."""
+    """Loads a module with another loader, which it wraps, and then connects the module."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
@@ -146,11 +146,11 @@ class _Loader(Loader):
         return getattr(self._loader, name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """Delegates to the other loader."""
+        """Lets the wrapped loader create the module."""
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Loads the module with the other loader, makes that the module's loader again, and connects the module."""
+        """Loads the module with the wrapped loader, makes that the module's loader again, and connects the module."""
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader
