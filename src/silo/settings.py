@@ -656,7 +656,7 @@ def override(**changes: object) -> Generator[Settings]:
 def local_ranks() -> tuple[int, int]:
     """Returns this process's number among the processes that one launcher started on this machine, and their count.
 
-    Such a launcher is, for example, torchrun. Returns (0, 1) without one; an invalid number counts as 0.
+    Such a launcher is, for example, torchrun. Returns (0, 1) without a launcher; an invalid number counts as 0.
     """
     rank, size = (os.environ.get(name, "") for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"))
     if not (rank.isdecimal() and size.isdecimal()) or int(rank) >= int(size):

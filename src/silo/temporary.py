@@ -18,7 +18,7 @@ _PREFIXES = ("silo-caches-", "silo-cc-", "silo-cuda-", "silo-cute-", "silo-folde
 _KEPT = "silo-failed-"
 _MOST_LOOKED_AT = 5000  # at most this many names are read in the temporary folder
 _MOST_REMOVED = 64  # at most this many folders are removed in one run
-_YOUNG_S = 60.0  # a younger folder is left alone: its maker may not have locked it yet
+_YOUNG_S = 60.0  # a folder younger than this stays: its maker may not have locked it yet
 _KEPT_S = 24 * 3600.0
 _MOST_KEPT = 16
 

@@ -57,7 +57,7 @@ def lowered(source: Source, variant: Variant) -> Lowered:
         cached = _lowered.get(key)
     if cached is not None:
         return cached
-    result = compiler.lower(source, variant)  # without the lock, because running the front end takes long
+    result = compiler.lower(source, variant)  # runs without the lock, because the front end takes long
     with _lock:
         _lowered[key] = result
         while len(_lowered) > _KEPT:

@@ -162,7 +162,7 @@ class DeclaredKernel:
     def first_config(self, values: Mapping[str, Value]) -> Config:
         """Returns the first config for the scalars of a call.
 
-        If a heuristic makes the space, this is its first config for a GPU without any known facts.
+        If a heuristic makes the space, this is the heuristic's first config for a GPU about which no facts are known.
         """
         if self.rule is None:
             return self.space.default

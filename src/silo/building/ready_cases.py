@@ -108,8 +108,8 @@ class PreparedCase:
     def grid_argument(self, *, held: bool) -> dict[str, object]:
         """Returns the ``grid`` keyword of a case's call: the grid that the case declares, or {} if none is needed.
 
-        ``held``: whether the kernel's code is compiled for one grid. If it is not, or if the kernel declares the grid,
-        the call needs no grid.
+        ``held``: whether the kernel's code is compiled for one grid. If the code is not, or if the kernel declares the
+        grid, the call needs no grid.
 
         Raises:
             CaseError: the grid depends on a config or the device, so a call cannot pass it beforehand.

@@ -377,7 +377,7 @@ def _runs(part: _Part) -> list[JSON]:
 def _noted(bundle: Bundle) -> tuple[str, dict[str, tuple[Sequence[int], ...]]]:
     """Returns the note of a slice: the identity of the whole bundle, and the positions of the kernels' entries in it.
 
-    Both are empty without a note, or for a note of another form.
+    Identity and positions are empty if the bundle has no note, or a note of an unknown form.
     """
     text = dict(bundle.manifest.notes).get(_NOTE, "")
     try:

@@ -72,7 +72,7 @@ class _Encoder:
         if isinstance(value, BundleKernel):
             _refuse_repeats(value)
         data: dict[str, JSON] = {}
-        # in the order of fields, because this decides the order of the tables' rows
+        # The loop keeps the order of the fields, because it decides the order of the tables' rows.
         for name, form, field, get in entry_members(type(value)):
             member = get(value)
             if not (field.left_out and member == field.default):

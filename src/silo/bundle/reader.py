@@ -693,7 +693,7 @@ def stored_blobs(bundles: Iterable[Bundle]) -> Callable[[BlobRef], tuple[str, by
 def _file_memory() -> int:
     """Returns the bytes of memory that reading a file may take beyond its own size.
 
-    It is never 0, which would mean the native module's default.
+    The result is never 0, because the native module would take 0 as a request for its default.
     """
     return max(1, settings().file_bytes)
 

@@ -42,8 +42,8 @@ _log = logging.getLogger("silo")
 # The largest number of waiting searches, because a waiting search holds a copy of its arrays. If a process calls more
 # kernels than this at once, it does not search for the remaining kernels; later processes do.
 _MOST_WAITING = 8
-# The time limit of a run, only to end runs that would never finish. It is long, because a process that gets little CPU
-# time takes long for any config.
+# The time limit of a run, only to end runs that would never finish. The limit is long, because a process that gets
+# little CPU time takes long for any config.
 _RUN_LIMIT_S = 120.0
 # Lowering may take the fraction _SHARE of the time if the process's other threads are busy, that is, if they use CPUs
 # for at least the fraction _BUSY_SHARE of the time.
@@ -189,7 +189,7 @@ def begin_search(
     live = LiveSearch(kernel, context, study_key, variant_of, bench, artifacts, timeouts_count=False)
 
     def search() -> None:
-        outcome = live.run(Budget(), decision.origin)  # without a limit in seconds, which would count waits for CPUs
+        outcome = live.run(Budget(), decision.origin)  # no limit in seconds: it would count waits for CPUs
         if outcome is None or (winner := outcome.require_winner().config) == decision.config:
             return
         announce(f"{study}: calls switch from {decision.config} to {winner}, which was measured beside the program")

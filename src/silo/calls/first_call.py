@@ -216,8 +216,7 @@ class LiveSearch:
         return predicted if predicted and all(config in space for config in predicted.configs) else None
 
     def _seeds(self, space: SearchSpace, predicted: Shortlist | None) -> tuple[Seed, ...]:
-        """Returns the configs to try first: those of earlier studies or else, on a CPU, configs with promising grids.
-        """
+        """Returns the configs to try first: those of earlier studies or else, on a CPU, those with promising grids."""
         locked = lock_of(self.kernel)
         near = study_seeds(self.study, space, self.study_key.records, locked[0] if locked else None)
         if predicted is not None:
@@ -268,9 +267,9 @@ def early_end_of(target: Target, effort: TimeSpent, predicted: Shortlist | None 
     """Returns the conditions under which a call's search ends before its budget is spent; None if it must not.
 
     Searches end early only on a CPU, where compiling takes most of the time, and only once for a study: the next search
-    measures the rest. A search may end after the configs of the shortlist ``predicted`` if such shortlists are good:
-    if, for sizes that were measured, the best config of the predicted shortlist is on average slower than the winner by
-    at most the fraction ``EarlyEnd.gain``.
+    measures the remaining configs. A search may end after the configs of the shortlist ``predicted`` if such shortlists
+    are good: if, for sizes that were measured, the best config of the predicted shortlist is on average slower than the
+    winner by at most the fraction ``EarlyEnd.gain``.
     """
     if target.kind != "cpu" or effort.ended_early:
         return None

@@ -299,7 +299,8 @@ def _cases_by_bucket(
 def _times(bundle: Bundle, kernel: BundleKernel) -> dict[tuple[object, tuple[object, ...], bytes], int]:
     """Returns median times in nanoseconds from the bundle's own trials.
 
-    They are indexed by target, then extents and compiler ("" if rules name no compiler), then bucket and config.
+    A time's key is a tuple: first target, extents and compiler ("" if rules name no compiler), then bucket, then
+    config.
     """
     groups: dict[tuple[object, tuple[object, ...]], list[Trial]] = {}
     for study, trial in measured_trials(bundle, kernel.name):

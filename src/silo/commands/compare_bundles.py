@@ -194,8 +194,8 @@ def compare_bundles(
     """Compares two bundles. A Python file with kernels is compiled for the device first.
 
     Each case that both have runs once with each bundle's code, on the same arrays, and all arrays are compared, not
-    only expected ones. Then both bundles' code is launched alternately until the ratio of their times is decided. This
-    happens in a separate process if the device allows it: then a kernel that crashes costs only its own case.
+    only expected ones. Then both bundles' code is launched alternately until the ratio of their times is decided. The
+    code runs in a separate process if the device allows it: then a kernel that crashes costs only its own case.
 
     Args:
         old: the bundle, or file, that the other is compared with.
@@ -541,7 +541,7 @@ def _numbers(old: _Side, new: _Side, case: PreparedCase) -> Numbers:
 def _distance(old: NDArray[Any], new: NDArray[Any]) -> float | None:
     """Returns the largest difference between two arrays of numbers.
 
-    It is infinite if an element is NaN or infinite in only one of them.
+    The difference is infinite if an element is NaN or infinite in only one of the arrays.
     """
     import numpy as np  # noqa: PLC0415  # only if results differ
 

@@ -112,7 +112,7 @@ def examine_crash(
     to_check = [suspect for suspect, reason in zip(suspects, reasons, strict=True) if not reason]
     examiner = Examiner(report, trust=trust)
     for kernel in dict.fromkeys(entry.launch.kernel for entry in to_check):
-        examiner.consent(report.kernels[kernel])  # before a process is started
+        examiner.consent(report.kernels[kernel])  # raises, if consent is missing, before a process is started
     checked = {entry.numbers: entry for entry in _checked(path, to_check, report, trust=trust, seconds=seconds)}
     verdicts = tuple(
         checked[suspect.numbers]

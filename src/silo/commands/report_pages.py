@@ -32,7 +32,7 @@ class ReportRow:
     """A study on a page.
 
     ``ratio`` is the default config's time divided by the winner's. ``reached`` is the speed as a fraction of the
-    hardware's limit. Each is None if unknown.
+    hardware's limit. ``ratio`` and ``reached`` are None if unknown.
     """
 
     page: str

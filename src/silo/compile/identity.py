@@ -42,7 +42,7 @@ __all__ = [
     "remember",
 ]
 
-SHIPPED = "code_digests.json"  # the file beside this module, if it was installed from a wheel
+SHIPPED = "code_digests.json"  # the name of the file with a wheel's digests, which is beside this module
 _TABLE_SCHEMA = "code-digests/1"
 _MOST = 64  # the most stored entries: one for each compiler and each state of the code that ran lately
 _DIGEST = re.compile("[0-9a-f]{32}")

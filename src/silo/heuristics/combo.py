@@ -112,7 +112,7 @@ def combo(
         effort: as for the sub-kernels.
 
     Raises:
-        SpaceError: without sub-kernels.
+        SpaceError: ``kernels`` is empty.
     """
     if not kernels:
         raise SpaceError("a combo without sub-kernels has no config")
@@ -412,8 +412,7 @@ def combo_space(
         constants: other constexprs and options that every config sets.
 
     Raises:
-        SpaceError: without sub-kernels, or if a sub-kernel has a kind that combos do not support, constants or an
-            effort.
+        SpaceError: ``parts`` is empty, or a sub-kernel has constants, an effort, or a kind that combos do not support.
     """
     if not parts:
         raise SpaceError("a combo without sub-kernels has no config")

@@ -196,7 +196,10 @@ class BoundSpace:
 
     @property
     def needed(self) -> tuple[tuple[str, Node], ...]:
-        """The constexpr for the length of a whole row, on which results depend, and its value; empty without one."""
+        """The constexpr for the length of a whole row, with its value as an expression; empty if there is none.
+
+        The kernel's results depend on this value.
+        """
         return ((self.made_by.row, self.row_length),) if self.made_by.row else ()
 
     @property

@@ -169,7 +169,7 @@ def replace_devices(torch: Any, device: PretendedDevice) -> None:  # noqa: ANN40
         put((accelerator,), name, of_device(None))
     put((accelerator,), "current_accelerator", accelerator_now)
     cuda.device = cuda.device_of = cuda._DeviceGuard = accelerator.device_index = _DeviceBlock  # noqa: SLF001
-    torch.cpu.device = _DeviceBlock  # for torch.get_device_module(x.device), because x.device is "cpu" here
+    torch.cpu.device = _DeviceBlock  # torch.get_device_module(x.device) is torch.cpu, as x.device is "cpu" here
 
     def device_index(device: Any = None, optional: bool = False, allow_cpu: bool = False) -> int:  # noqa: ANN401, ARG001, FBT001, FBT002
         return index_of(device)
@@ -472,7 +472,7 @@ class StreamContext:
     """``torch.cuda.stream(s)``: makes ``s`` this thread's current stream within a block; None changes nothing."""
 
     def __init__(self, stream: Stream | None) -> None:
-        """Keeps the stream for the block."""
+        """Keeps the stream, which the block makes current."""
         self.stream = stream
 
     def __enter__(self) -> None:

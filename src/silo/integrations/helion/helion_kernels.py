@@ -103,8 +103,8 @@ def _host_values(arguments: Sequence[object], grid: Axes) -> tuple[object, ...]:
 def silo_kernel(kernel: object, arguments: Sequence[object], grid: Axes, block: Axes, *, dynamic: bool = False) -> Any:  # noqa: ANN401
     """Makes a Silo kernel of a Helion kernel, for calls with arguments of these types.
 
-    With ``dynamic``, shapes and strides are not constants of the code even if the kernel is marked otherwise. This is
-    necessary for arrays without elements, whose shapes the DSL cannot make constant.
+    With ``dynamic``, shapes and strides are not constants of the code even if the kernel is marked otherwise.
+    ``dynamic`` is necessary for arrays without elements, whose shapes the DSL cannot make constant.
 
     Raises:
         UnsupportedError: a plan that Silo does not serve.

@@ -72,10 +72,10 @@ class GeneratedKernel:
 
     @property
     def across(self) -> str:
-        """The dimension along which an access goes through adjacent addresses, if some access does not do so along x.
+        """A dimension other than x along which some access goes through adjacent addresses.
 
-        "" if every access goes along x, or the text is unknown. Then reads and writes of a pointwise kernel run in the
-        same order.
+        "" if every access goes along x, or the text is unknown. If every access goes along x, reads and writes of a
+        pointwise kernel run in the same order.
         """
         return across_of(self.source)
 
@@ -393,8 +393,8 @@ def rows_in_loops(plain: Callable[[Any], bool]) -> Callable[[Any], bool]:
 def bool_sums_by_torch(lowering: Any, plain: Callable[..., Any]) -> Callable[..., Any]:  # noqa: ANN401
     """Wraps ``lowering.index_put_impl_``: on CPUs torch's own operator accumulates booleans into a tensor.
 
-    Since torch 2.15 Inductor writes an atomic "or" for this, which Triton refuses for booleans. On GPUs torch itself
-    uses its operator.
+    Since torch 2.15 Inductor writes an atomic "or" for this, which Triton refuses for booleans. For GPUs, torch itself
+    uses this operator.
     """
 
     @wraps(plain)

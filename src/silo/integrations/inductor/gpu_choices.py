@@ -32,7 +32,7 @@ _COUNTER = re.compile(r"_\d+$")
 
 
 class ChoiceDecisions:
-    """Decides which kernel computes a product or a convolution, in place of ``PersistentCache.lookup``."""
+    """Decides which kernel computes a matrix product or a convolution, in place of ``PersistentCache.lookup``."""
 
     def __init__(self, precision: Callable[[], str], current_device: Callable[[], int]) -> None:
         self._precision = precision
@@ -199,7 +199,7 @@ def _is_time(decision: KeptDecision) -> bool:
 
 
 def _fused(time_ms: float) -> Measured:
-    # Torch subtracts the time for cloning the arguments, so the rest may be negative. Infinity is stored as -1.
+    # Torch subtracts the time for cloning the arguments, so the difference may be negative. Infinity is stored as -1.
     config = Config.of(nanoseconds=-1 if math.isinf(time_ms) else max(0, round(time_ms * 1e6)))
     return Measured(config, ((config, time_ms),))
 

@@ -149,7 +149,7 @@ class TunerDecisions:
     # -- before a kernel is compiled, and before it is measured --------------------------------------------------------
 
     def before_compile(self, autotuner: Any) -> None:  # noqa: ANN401
-        """Restricts a kernel to its decided config: torch compiles only this one, or keeps only its compiled result."""
+        """Restricts a kernel to its decided config: torch compiles only that, or keeps only its compiled result."""
         if not self._on:
             return
         if autotuner.device_props.type == "cuda":

@@ -292,7 +292,7 @@ class _Switch:
 
     def _undo(self, seams: InductorHookPoints) -> None:
         count, backend, tag = _here.get()
-        # The count is per thread, as torch's settings are. It is 0 if another thread than the enabling one calls this.
+        # The count is per thread, as torch's settings are. It is 0 if this thread is not the one that enabled Silo.
         if count:
             _here.set((count - 1, backend, tag))
             if count == 1 and seams.config.cpu_backend == "triton":

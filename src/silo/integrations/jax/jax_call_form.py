@@ -237,7 +237,7 @@ class CalledCode:
     """The code that serves a call.
 
     For code of a bundle, ``packed`` is the bundle's description of the calls that the code serves, and ``code`` has its
-    bytes. Both are None for code in this user's store.
+    bytes. ``packed`` and ``code`` are None for code in this user's store.
     """
 
     artifact: Artifact
