@@ -602,7 +602,7 @@ def inductor_wanted() -> bool:
     Leaves the other settings unread, like :func:`triton_mode`.
 
     Raises:
-        SettingsError: ``SILO_INDUCTOR`` names an unknown part.
+        SettingsError: ``SILO_INDUCTOR`` names an unknown part of the integration.
     """
     with _lock:
         current = _current

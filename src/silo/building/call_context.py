@@ -57,7 +57,7 @@ class CallContext:
         return self.searched.listed
 
     def candidates_on(self, target: Target, facts: Mapping[str, int]) -> tuple[Config, ...]:
-        """Returns the candidates on another target. ``facts`` are the facts of a device of ``target``, or {}."""
+        """Returns the candidates on another target. ``facts`` are a device's facts (``sm_count``, ...), or {}."""
         if self.rule is None:
             return self.candidates
         return self.rule.space(target, facts, self.values).for_call(self.integers, self.given).listed

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Compilation", "Pending", "compiler_identity", "lowered", "memory_is_shown"]
 
-# A call may read a variant's facts before the variant is compiled, and lowering takes some 20 ms, so results are kept.
-# Each result holds a whole parsed module, so only the latest are kept.
+# A call may need the facts of a variant's code (effects, traits) before the variant is compiled, and lowering takes
+# some 20 ms, so results are kept. Each result holds a whole parsed module, so only the latest are kept.
 _KEPT = 8
 _lowered: OrderedDict[tuple[str, str, Variant], Lowered] = OrderedDict()
 _lock = Mutex()

@@ -282,7 +282,7 @@ class Resolver:
         return lines
 
     def understand(self, call: SeenCall, device: Device | None = None) -> CallContext:
-        """Returns the types, facts, device and candidates of a call.
+        """Returns the context of a call: its argument types, specialization, device and candidates.
 
         Without ``device``, the call's arrays decide the device.
         """

@@ -56,7 +56,7 @@ def _own_folder() -> Path:
 
 
 def store_usage() -> dict[str, int | str]:
-    """Returns the store's folder, and the number of files and bytes of each part."""
+    """Returns the store's folder, and the number of files and bytes of each part of the store (blobs, records, ...)."""
     root = _own_folder()
     usage = store.usage(root)
     result: dict[str, int | str] = {"root": str(root)}

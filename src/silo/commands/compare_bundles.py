@@ -42,7 +42,7 @@ __all__ = ["BundleComparison", "CaseComparison", "CodeChange", "Numbers", "compa
 
 _PPM = 1_000_000
 
-# A variant's target, types, facts and config, as text.
+# A variant's target, argument types, assumptions (such as alignment) and config, as text.
 _Key = tuple[str, str, str, str]
 
 

@@ -1,4 +1,4 @@
-"""The plan of a build: which variants to compile, and why. Reads no state; all facts are arguments."""
+"""The plan of a build: which variants to compile, and why. Reads no state; its functions get all data as arguments."""
 
 from __future__ import annotations
 

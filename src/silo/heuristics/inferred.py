@@ -172,7 +172,7 @@ def use_of(traits: Traits, lengths: Mapping[str, int]) -> KernelUse:
 
 
 def common_use(kernel_use: KernelUse, other: KernelUse) -> KernelUse:
-    """Returns the facts that hold in both of two uses of a kernel, which were read with two sizes of every block.
+    """Returns the facts on which two readings of a kernel's code agree, made with two sizes of every block.
 
     One reading is not enough, because a block size may equal a constant of the kernel by chance.
     """

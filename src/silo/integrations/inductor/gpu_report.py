@@ -45,7 +45,7 @@ class GraphKernel:
 
 
 def kernels() -> tuple[GraphKernel, ...]:
-    """Returns the CUDA kernels that were launched while the part ``decisions`` was on, sorted by name.
+    """Returns the CUDA kernels launched while the integration's part ``decisions`` was on, sorted by name.
 
     >>> from silo.integrations import inductor
     >>> inductor.kernels()

@@ -1,4 +1,4 @@
-"""Turns Silo's integration with ``torch.compile`` on and off: Triton kernels for the CPU, and the parts for GPUs."""
+"""Turns Silo's integration with ``torch.compile`` on and off: for CPUs, and each part of it for GPUs."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def _enable_gpu(wanted: Mapping[str, bool]) -> Enabled:
 
 
 def _joined(parts: Mapping[str, Decision]) -> Decision:
-    """Combines the decisions of several parts: accepted if a part is on, with the reason of each part that is off."""
+    """Combines decisions whether parts are on: accepted if one is, with the reason of each part that is off."""
     on = [name for name, part in parts.items() if part]
     reasons = [f"on: {', '.join(on)}"] if on else []
     reasons += [f"{name}: {part.reason}" for name, part in parts.items() if not part]

@@ -188,7 +188,7 @@ def _results(
     values: Mapping[str, Any],
     operands: Sequence[ArrayForm],
 ) -> tuple[ArrayForm, ...]:
-    """Returns the forms of the call's results, in the order of the kernel's parameters."""
+    """Returns name, dtype, shape and alias of each result of the call, in the order of the kernel's parameters."""
     names = kernel.signature.names
     places = {operand.name: number for number, operand in enumerate(operands)}
     for name in outputs:

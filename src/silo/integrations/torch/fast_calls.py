@@ -75,7 +75,7 @@ class QuietCalls:
         like: int = -1,
         output_indices: tuple[int, ...] = (),
     ) -> Callable[..., Any]:
-        """Returns a function that launches quiet calls itself and passes all other calls to ``otherwise``.
+        """Returns a function that launches quiet calls (torch only has to run them) and passes others to ``otherwise``.
 
         Args:
             launch: takes the arguments, and returns the operator's result.

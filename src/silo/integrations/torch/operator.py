@@ -149,7 +149,10 @@ class TorchOp:
         launch(**dict(zip(self._order.names, values, strict=True)), **self._fixed)
 
     def within_dispatcher(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns the function to register with torch's dispatcher in place of ``rule``: quiet calls skip the rule."""
+        """Returns the function to register with torch's dispatcher in place of ``rule``.
+
+        Quiet calls, which torch only has to run, skip the rule.
+        """
 
         def otherwise(args: tuple[Any, ...], _none: dict[str, Any]) -> Any:  # noqa: ANN401
             result = rule(*args)
@@ -392,7 +395,7 @@ def make_operator(
 ) -> TorchOp:
     """Defines and registers an operator with known types and effects. Raises like :func:`torch_op`.
 
-    With a ``form``, the operator launches with a grid, whose integers are its first argument.
+    If ``form`` is not None, the operator launches with a grid, whose integers are its first argument.
     """
     arguments = tuple(
         argument_of(
