@@ -51,7 +51,7 @@ def lowered(source: Source, variant: Variant) -> Lowered:
     Raises SourceError and CompileError.
     """
     compiler = select_compiler(source.kind, variant.target)
-    # The variant holds the source's fingerprint; the identity covers everything else that decides the text.
+    # The variant holds the source's fingerprint; the identity covers everything else that decides the lowered text.
     key = (compiler.declaration.name, compiler.identity(variant.target), variant)
     with _lock:
         cached = _lowered.get(key)
@@ -68,8 +68,8 @@ def lowered(source: Source, variant: Variant) -> Lowered:
 def memory_is_shown(source: Source, variant: Variant, arguments: Mapping[str, object]) -> Decision:
     """Decides whether all memory that a call reaches belongs to its arguments, as far as the lowered code shows.
 
-    If not, a copy of the arguments lacks a part of the kernel's data: a trial could not restore that part after a
-    launch, and the part's addresses would be invalid in another process.
+    If some memory does not, a copy of the arguments lacks a part of the kernel's data: a trial could not restore that
+    part after a launch, and the part's addresses would be invalid in another process.
     """
     # Checked first, because lowering takes some 20 ms, and few calls pass a value that could be an address.
     if not any(_may_be_addresses(value) for value in arguments.values()):
@@ -109,10 +109,10 @@ class Pending:
     """The state of one artifact: stored, being fetched from the remote store, or being compiled.
 
     ``asked`` is the requested variant, from which the artifact's key is made; ``variant`` is the same variant with the
-    effects that lowering found. ``hidden_memory`` is the value for the member of that name of the artifact to be made.
-    ``sought`` is set while the artifact is fetched from the remote store, and resolves to the artifact or None.
-    ``future`` is set while a job is compiled or its outcome is fetched, and resolves to the compile result or the
-    outcome. ``fresh`` is True, once the artifact is finished, if it was compiled for this request.
+    effects that lowering found. ``hidden_memory`` is the text for the artifact's field of the same name. ``sought`` is
+    set while the artifact is fetched from the remote store, and resolves to the artifact or None. ``future`` is set
+    while a job is compiled or its outcome is fetched, and resolves to the compile result or the outcome. ``fresh`` is
+    True, once the artifact is finished, if it was compiled for this request.
     """
 
     asked: Variant

@@ -35,7 +35,7 @@ def compile_plans(
     packing: Packing,
     report: Callable[[str, int, int], None],
 ) -> list[PackedCode]:
-    """Compiles every planned variant, several at a time; lowering in this process overlaps the workers.
+    """Compiles every planned variant, several at a time; this process lowers variants while the workers compile.
 
     A config that does not compile is left out, unless calls would use it: then its CompileError is raised. Errors that
     no config caused are raised too: if they led to configs being left out, the bundle's contents would depend on the

@@ -108,7 +108,7 @@ class TupleLauncher:
         self._tuple_call = tuple_call
 
     def __call__(self, *args: object, **kwargs: object) -> None:
-        """Launches the call. Raises ArgumentError for tuples of other shapes than the bound ones."""
+        """Launches the call. Raises ArgumentError for tuples whose shapes differ from the example's."""
         self._bound(**self._named(args, kwargs))
 
     def __getitem__(self, grid: object) -> Callable[..., None]:

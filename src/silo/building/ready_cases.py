@@ -40,8 +40,8 @@ class PreparedCase:
     """One case with its arguments made. ``options`` are compile options and constexprs that the case itself sets.
 
     ``checks`` are functions, by argument, that compare a host copy of the argument with its expected values.
-    ``unchanged`` are functions, by argument, that compare an array with the content that it was made with; the kernel
-    must only read it.
+    ``unchanged`` are functions, by argument, for arrays that the kernel must only read: they compare the array with the
+    content that it was made with.
     """
 
     label: str

@@ -58,7 +58,7 @@ def cut_contents(
     Documents (cases, trials), sidecars and attachments are left out. Plans are kept if they launch only these kernels.
 
     Raises:
-        BundleError: a kernel does not exist, or lacks variants for all of the targets.
+        BundleError: a kernel does not exist, or has a variant for none of the targets.
     """
     kernel_names = [kernel.name for kernel in contents.kernels]
     for name in kernels or ():
@@ -249,7 +249,7 @@ def _kernels_of(bundle: Bundle, contents: BundleContents, first: int = 0) -> lis
 
 
 def _cut(kernel: _Kernel, slice_targets: AbstractSet[str], *, first: bool) -> _Kernel | None:
-    """Returns a slice's part of a kernel, None if it is empty. ``slice_targets`` are the targets of the slice.
+    """Returns the part of a kernel for the slice with the targets ``slice_targets``; None if the part is empty.
 
     With ``first`` the slice also gets the kernel if it has no code at all.
     """

@@ -512,7 +512,10 @@ def host_plan(plan: RecordedPlan, codes: Iterable[str]) -> HostPlan:
 
 
 def host_text(variant: BundleVariant, code: HostCode) -> HostText | None:
-    """Returns the value that a user consents to for the C text of ``code``, a variant's native code, or None."""
+    """Returns the value that a user consents to for the C text of ``code``, a variant's native code.
+
+    Returns None if the variant has no C text.
+    """
     from silo.core.consent import HostText  # noqa: PLC0415  # only builds, exports and commands about trust need it
 
     text = next((ref.sha256 for ref in variant.artifact.sidecars if ref.kind == "c"), None)

@@ -315,7 +315,7 @@ class Manifest:
 
 
 class _NamedBlobs(Mapping[str, BlobRef]):
-    """Blobs by name, each read when it is first used, because a recording has thousands."""
+    """Blobs by name, each read when it is first used, because the bundle of a recording has thousands of them."""
 
     def __init__(self, numbers: dict[str, int], read: Callable[[int], BlobRef]) -> None:
         self._numbers = numbers

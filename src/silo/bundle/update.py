@@ -87,7 +87,7 @@ def update_bundle(
 
     Several processes may update one bundle: each adds to the state that the previous one wrote. Blobs that stay are
     copied in their stored form, after their SHA-256 was checked. On any failure the bundle is unchanged. A signature
-    that no longer matches is removed, or replaced by a new one of ``signing``.
+    that no longer matches is removed, or replaced by a new signature if ``signing`` has a key.
 
     Raises:
         BundleError: the bundle cannot be read or written.

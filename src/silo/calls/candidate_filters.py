@@ -53,7 +53,7 @@ PRUNED = "pruned by the author's prune_configs_by for this call"
 def prune(kernel: DeclaredKernel, call: SeenCall, configs: SearchSpace) -> tuple[SearchSpace, dict[bytes, str]]:
     """Returns the configs that the author's pruner allows in a call, in the pruner's order, and reasons for the others.
 
-    The reasons are by the ``order_key`` of each config that is left out.
+    The second result maps the ``order_key`` of each config that is left out to the reason.
 
     Raises:
         SpaceError: the function raised, left no config, or returned a config with names that the space does not have.

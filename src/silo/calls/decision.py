@@ -201,7 +201,7 @@ def _log_unused_lock(kernel: str, path: Path, advice: Advice) -> None:
 
 
 def frozen_error(kernel: DeclaredKernel, study_key: StudyKey, context: CallContext) -> FrozenError:
-    """Returns the error of a frozen call without a config. It lists the nearest stored results."""
+    """Returns the error of a frozen call without a config; its text lists the nearest stored results."""
     study = study_key.study(context.specialization, context.bucket)
     locked = lock_advice(kernel, study_key, context)
     if locked is None:

@@ -238,8 +238,8 @@ def most_promising(
 ) -> tuple[Config, ...]:
     """Returns at most ``limit`` configs of a declared space, ordered by how promising their grids for this call are.
 
-    The result is empty for other devices than a CPU, for a space of groups, and for a space that a heuristic has
-    ordered.
+    The result is empty for other devices than a CPU, for a space that consists of groups of choices, and for a space
+    that a heuristic has ordered.
     """
     if context.device.target.kind != "cpu" or context.rule is not None or space.grouped is not None:
         return ()
@@ -252,7 +252,7 @@ def most_promising(
 def programs_of(
     kernel: DeclaredKernel, context: CallContext, variant_of: Callable[[Config], Variant]
 ) -> Callable[[Config], int | None]:
-    """Returns a function from a config to the number of programs of the call; it returns None if the grid fails."""
+    """Returns a function from a config to the number of programs of the call, or to None if the grid fails."""
 
     def counted(config: Config) -> int | None:
         try:
@@ -264,7 +264,7 @@ def programs_of(
 
 
 def early_end_of(target: Target, effort: TimeSpent, predicted: Shortlist | None = None) -> EarlyEnd | None:
-    """Returns the conditions under which a call's search ends before its budget is spent; None if it must not.
+    """Returns the conditions under which a search ends before its budget is spent; None if it must not end early.
 
     Searches end early only on a CPU, where compiling takes most of the time, and only once for a study: the next search
     measures the remaining configs. A search may end after the configs of the shortlist ``predicted`` if such shortlists

@@ -130,8 +130,9 @@ Results = TypeVar("Results")
 class Doubt(Generic[About]):
     """A value that no result may depend on: the content of memory that was never written, for example.
 
-    ``about`` describes the value in terms of the kernel's kind. ``others`` are the numbers of replacement values that a
-    check tries: the doubt is reported if a run with one of them ends in another fault, or leaves other results.
+    ``about`` describes the value in terms of the kernel's kind. ``others`` has the number of each replacement value
+    that a check tries: the doubt is reported if a run with such a replacement ends in another fault, or leaves other
+    results.
     """
 
     about: About

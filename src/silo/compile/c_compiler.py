@@ -16,7 +16,7 @@ from silo.settings import child_environment, search_path
 
 __all__ = ["COMPILERS", "CCompiler", "choose_compiler", "find_compiler", "identify", "installed_places"]
 
-# Tried in this order unless a setting names a compiler.
+# Names of C compilers, which are tried in this order unless a setting names a compiler.
 COMPILERS = ("cc", "gcc", "clang")
 
 # The compilers for code of another family of machines, by family.
