@@ -260,7 +260,7 @@ def failures(comparison: BundleComparison, slower: float | None, numbers: str | 
     ``slower`` is the fraction by which a case may be slower: a case fails if it is certainly slower by more than half
     of this fraction. ``numbers`` is ``tolerance`` (a case fails if its results are outside its tolerance, or if it
     expects nothing and the results differ) or ``bits`` (a case fails if any bit differs). A case that failed to run, or
-    that was removed, fails both.
+    that was removed, fails by any of these criteria.
     """
     refused: list[str] = []
     for case in comparison.cases:

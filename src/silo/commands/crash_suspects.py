@@ -26,13 +26,13 @@ __all__ = [
 MOST_BYTES = 1 << 30
 """The memory that the arrays of a checked launch may take at most."""
 
-# Kinds of findings that depend only on addresses, sizes and numbers. Other kinds may depend on the values in arrays.
+# Kinds of findings that depend only on addresses, sizes and scalars. Other kinds may depend on the values in arrays.
 _BY_ADDRESS = frozenset(("out of bounds", "misaligned", "overflow", "hint", "endless", "race", "read-only"))
 
 
 @frozen
 class Suspect:
-    """A group of equal launches: the one to check, and the numbers of all, the last first."""
+    """A group of equal launches: the launch to check, and the launch numbers of all, the last first."""
 
     launch: RecordedLaunch
     numbers: tuple[int, ...]

@@ -291,7 +291,7 @@ class Examiner:
             if content is not None and content.size == size:
                 base[:] = np.frombuffer(self._report.content(content), np.uint8)
             elif size:
-                # As numbers of any floating-point format, these bytes have moderate values.
+                # Read as a number of any floating-point format, these bytes give a moderate value.
                 base[:] = random.integers(0x3A, 0x3F, size, np.uint8)
             bases[low] = base
         return bases

@@ -44,7 +44,7 @@ def build(
     in order.
 
     Raises:
-        CompileError: the compiler rejected the text; the error has its message and the path of the C source. Also raised in a
+        CompileError: the compiler rejected the text; has its message and the path of the kept text. Also raised in a
             child that a signal handler forked meanwhile. :class:`InternalCompilerError` for a fault of the compiler
             itself.
     """

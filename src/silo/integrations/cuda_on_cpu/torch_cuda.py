@@ -52,7 +52,7 @@ _RESET = (
     "reset_peak_host_memory_stats",
     "set_per_process_memory_fraction",
 )
-_CUDA_VERSION = "12.8"  # major.minor, because programs parse it
+_CUDA_VERSION = "12.8"  # of the form major.minor, because programs parse it
 
 
 class _DeviceBlock:

@@ -40,7 +40,7 @@ _CONSTANT = "constexpr"
 
 @frozen
 class _Made:
-    """A Silo kernel (``made``) for one kernel of Helion, and the facts that the Silo kernel was made for.
+    """A Silo kernel (``made``) for one kernel of Helion, and the values that the Silo kernel was made for.
 
     ``said`` are the attributes that Helion set on its kernel. ``own`` are the grid and the ranks of the arguments, if
     Silo generated a host function that contains them; otherwise ``own`` is empty. ``kernel``, Helion's object, is

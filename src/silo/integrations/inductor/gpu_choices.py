@@ -284,7 +284,7 @@ def _choice_times(config: Config, labels: Mapping[str, Any]) -> dict[Any, float]
 def deciding_lookup(
     choices: ChoiceDecisions, plain: Callable[..., dict[Any, float]]
 ) -> Callable[..., dict[Any, float]]:
-    """Wraps ``PersistentCache.lookup``: Silo decides between the choices."""
+    """Wraps ``PersistentCache.lookup``: Silo decides which of torch's candidate kernels is used."""
 
     @wraps(plain)
     def lookup(

@@ -21,7 +21,7 @@ __all__ = ["bind", "jax_call"]
 # ---- silo.jax_call ----
 
 
-# the name of an argument, an object with a shape and a dtype, or a function that returns either
+# the name of an argument, an object with a shape and a dtype, or a function that returns a name or such an object
 OutSpec: TypeAlias = Any
 
 _METHODS = ("expand_dims", "broadcast_all", "sequential", "sequential_unrolled")

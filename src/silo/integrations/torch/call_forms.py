@@ -144,7 +144,7 @@ def traced_grids(
 ) -> tuple[GridForm, list[T]]:
     """Evaluates a call's grids for every config that may serve the call.
 
-    Returns their form, and the integers of all grids, one grid after the other.
+    Returns the form of the grids, and the integers of all grids, one grid after the other.
 
     Args:
         kernel: the kernel.

@@ -29,11 +29,11 @@ _SEAMS = {
     "torch._inductor.fx_passes.post_grad": f"{_HERE}.kept_copies",
     "torch._inductor.codecache": f"{_HERE}.graph_keys",
 }
-# Connected only if SILO_CHECK is set: the allocator of CPU memory.
+# The module with torch's allocator of CPU memory, which is connected only if SILO_CHECK is set.
 _MEMORY = {"torch": f"{_HERE}.unset_memory"}
-# Connected if the CPU serves cuda: the builder of CUDA extensions.
+# The module that builds CUDA extensions, which is connected if the CPU serves cuda.
 _EXTENSIONS = {"torch.utils.cpp_extension": "silo.integrations.cuda_on_cpu.placement"}
-# Connected if Silo accelerates the program: the tuner and the caches of Inductor's GPU kernels.
+# Connects the tuner and the caches of Inductor's GPU kernels, if Silo accelerates the program.
 _GPU = "silo.integrations.inductor.gpu_patching"
 _INDUCTOR = {
     "torch._inductor.runtime.triton_heuristics": _GPU,
