@@ -109,7 +109,7 @@ def combo(
             configs set that parameter; otherwise they set the name without the number (``XBLOCK``), once for the whole
             combo. None: every name keeps its number.
         grouped: whether equal sub-kernels are tuned together.
-        effort: as for the sub-kernels.
+        effort: the number of configs wanted for each sub-kernel.
 
     Raises:
         SpaceError: ``kernels`` is empty.
@@ -350,7 +350,8 @@ class BoundCombo:
 
     @property
     def needed(self) -> tuple[tuple[str, Node], ...]:
-        """Pairs for the lengths of whole rows, on which results depend: a constexpr, and its value as an expression."""
+        """For each length of a whole row, its constexpr and its value as an expression. Results depend on these values.
+        """
         return tuple((name, self.parts[number].row_length) for number, name in self.rows)
 
     def plan(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> ComboLayout:

@@ -165,8 +165,8 @@ class BoundSpace:
     """A heuristic's space for one kernel.
 
     ``sizes`` holds each dimension's size as an expression over the kernel's scalar arguments; ``blocks`` are the
-    block-size constexprs. For an inferred space, ``why`` is the reason, and ``placed`` names the block sizes that its
-    grid must depend on.
+    block-size constexprs. For an inferred space, ``why`` is the reason for it, and ``placed`` names the block sizes
+    that the kernel's grid must depend on.
     """
 
     kernel: str

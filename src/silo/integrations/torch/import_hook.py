@@ -44,7 +44,7 @@ _INDUCTOR = {
 
 
 def watch() -> None:
-    """Connects the modules of torch's compiler: loaded ones now, the others when they are loaded."""
+    """Connects Silo to the modules of torch's compiler: to loaded ones now, to the others when they are loaded."""
     set_tracer(_serve)
     _await(_SEAMS)
     watch_memory()
@@ -71,7 +71,7 @@ _connectors: dict[str, list[str]] = {}
 
 
 def _await(connectors: Mapping[str, str]) -> None:
-    """Connects modules of torch: those that are loaded now, the others when they are loaded."""
+    """Connects Silo to modules of torch: to loaded ones now, to the others when they are loaded."""
     waiting: set[str] = set()
     for name, connector in connectors.items():
         loaded = sys.modules.get(name)
