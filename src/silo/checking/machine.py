@@ -197,7 +197,7 @@ class CheckedLaunch(Protocol[Schedule, Fault, About, Results]):
         return ()
 
     def run(self, schedule: Schedule, exchange: Exchange[About] | None = None) -> Ran[Fault, About]:
-        """Runs all programs. With ``exchange`` only the fault of the returned value is read."""
+        """Runs all programs. If ``exchange`` is passed, the caller reads only ``fault`` of the returned value."""
         ...
 
     def results(self) -> Results:

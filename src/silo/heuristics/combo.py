@@ -350,7 +350,7 @@ class BoundCombo:
 
     @property
     def needed(self) -> tuple[tuple[str, Node], ...]:
-        """For each length of a whole row, its constexpr and its value as an expression. Results depend on these values.
+        """For each length of a whole row, its constexpr and its value as an expression. Results depend on the values.
         """
         return tuple((name, self.parts[number].row_length) for number, name in self.rows)
 

@@ -122,7 +122,7 @@ _INSIDE = re.compile(r"\([^()]*\)")
 
 
 def across_of(source: str) -> str:
-    r"""Returns the dimension, if it is not x, along which an access of a pointwise kernel has adjacent addresses.
+    r"""Returns a dimension other than x along which some access of a pointwise kernel has adjacent addresses.
 
     "" if all accesses go along x.
 
