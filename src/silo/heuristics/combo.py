@@ -350,8 +350,7 @@ class BoundCombo:
 
     @property
     def needed(self) -> tuple[tuple[str, Node], ...]:
-        """For each length of a whole row, its constexpr and its value as an expression. Results depend on the values.
-        """
+        """For each length of a whole row, its constexpr and its value as an expression; results depend on the value."""
         return tuple((name, self.parts[number].row_length) for number, name in self.rows)
 
     def plan(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> ComboLayout:
