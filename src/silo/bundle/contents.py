@@ -174,7 +174,7 @@ class BundleVariant:
 
     @property
     def refs(self) -> tuple[BlobRef, ...]:
-        """The references of the variant's blobs, that of the code first."""
+        """The references of the variant's blobs, beginning with the code."""
         return (self.artifact.blob, *self.artifact.sidecars)
 
 

@@ -74,7 +74,7 @@ class RuleRow:
     config: str
     time: str
     reason: str
-    compiler: str = ""  # the identity of the compiler whose code is chosen; "" if that of any compiler may be
+    compiler: str = ""  # the identity of the compiler whose code is chosen; "" if any compiler's code serves
     cases: int = 0
 
 

@@ -165,7 +165,7 @@ def enable(
 ) -> Enabled:
     """Makes Silo take part in ``torch.compile``, for one kind of device. Each call is undone separately.
 
-    For ``"cpu"``, Inductor generates Triton kernels, which Silo compiles and launches. This sets
+    For ``"cpu"``, Inductor generates Triton kernels, which Silo compiles and launches. The call sets
     ``torch._inductor.config.cpu_backend`` to ``"triton"`` (like all of torch's settings, for the current thread only)
     and adds a tag to the keys of the graphs that torch caches.
 
