@@ -81,7 +81,7 @@ class GeneratedKernel:
 
     @property
     def period(self) -> int:
-        """The smallest number (at least a cache line) by which the text divides a row index; 0 unless a power of two.
+        """The smallest number, at least a cache line, by which the text divides a row index; 0 if not a power of two.
 
         Inductor splits a row index in two with ``xindex // period``. The rows of one period are adjacent in memory.
         """
@@ -158,7 +158,7 @@ _LIMITS = {"XBLOCK": 4096, "YBLOCK": 1024, "ZBLOCK": 1024, "R0_BLOCK": 65536, "R
 
 
 def blocks_for(kernel: GeneratedKernel) -> tuple[Mapping[str, int], ...]:
-    """Returns block sizes to try, best guess first. An empty tuple keeps Inductor's own."""
+    """Returns block sizes to try, best guess first; an empty tuple if Inductor's own block sizes are kept."""
     choose = _KINDS.get(kernel.kind)
     if choose is None or not kernel.given or kernel.meta.get("tma_min_block_sizes") or kernel.meta.get("RSPLIT_SIZE"):
         return ()
