@@ -60,7 +60,8 @@ def build(
         The file, counts, and a row for each kernel and target; it is shown as a table.
 
     Raises:
-        SiloError: ``silo build`` would fail: a kernel without cases, a target that nothing compiles for, a wrong result.
+        SiloError: ``silo build`` would fail: a kernel without cases, a target that nothing compiles for, a wrong
+            result.
     """
     from silo.commands.build_bundle import build_bundle  # noqa: PLC0415  # heavy: only when it is called
     from silo.settings import override  # noqa: PLC0415
