@@ -37,7 +37,8 @@ SHIPPED: dict[str, dict[str, str]] = {
     },
 }
 
-# The names of all compile options, and of the options that are also stored in launch info.
+# OPTIONS has the names of all compile options; LAUNCH_OPTIONS the names of those options that are also stored in launch
+# info.
 OPTIONS: tuple[str, ...] = (
     "num_warps",
     "num_stages",

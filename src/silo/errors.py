@@ -19,7 +19,7 @@
     │   ├── CompileTimeoutError  the worker passed its time limit and was stopped
     │   └── CompileCrashError    the worker died
     ├── TuneError                no config of a space can be used
-    │   ├── AgreementError       ranks have decided differently
+    │   ├── AgreementError       two ranks use different configs of a kernel, or made different calls
     │   ├── FrozenError          tuning is frozen, and neither the lock nor the store holds a config
     │   └── LockError            a lock file that is missing, cannot be read or cannot be written
     ├── StoreError               the store cannot be read or written
@@ -33,11 +33,11 @@
     │   └── TrustError           it contains host code that is not trusted on this machine
     ├── ArgumentError            wrong count, name, type, dtype, device or value of an argument (also a TypeError)
     │   └── GridError            a grid, block or option of another project's launcher (also a ValueError)
-    └── LaunchError              the driver or the device refused, or the kernel failed (also a RuntimeError)
+    └── LaunchError              the driver or the device refused a launch, or the kernel failed (also a RuntimeError)
         ├── CheckError           a checked kernel broke a rule; carries the place and the kind of fault
         ├── LaunchTimeoutError   a trial run of a kernel did not end in time and was stopped
         └── DeviceError          the device is absent or cannot do what was asked
-            └── BlobLostError    compiled code left the store before it was loaded
+            └── BlobLostError    compiled code was removed from the store, or damaged there, before it was loaded
 
 A message states the event, its place, the reason and the remedy.
 """
@@ -213,7 +213,8 @@ class BundleError(SiloError):
 class BundleFormatError(BundleError):
     """The file is not a bundle, or it is truncated or damaged.
 
-    ``field`` names the member being read and ``offset`` is its byte position in the file.
+    ``field`` names the faulty part of the file, for example a member of the manifest. ``offset`` is the byte position
+    in the file of that part, or of the JSON document that contains it.
     """
 
     def __init__(self, message: str, *, field: str, offset: int) -> None:
@@ -227,7 +228,7 @@ class BundleVersionError(BundleError):
 
 
 class NoVariantError(BundleError):
-    """No variant fits the call; ``rejections`` lists each with its reason."""
+    """No variant fits the call; ``rejections`` lists each variant with the reason why it does not fit."""
 
     def __init__(self, message: str, rejections: Sequence[str] = ()) -> None:
         listing = "".join(f"\n  - {line}" for line in rejections)

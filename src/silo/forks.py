@@ -63,7 +63,9 @@ _packages = {"silo"}  # the packages whose cached properties get new locks in a 
 
 
 def in_child(handler: Callable[[], object]) -> None:
-    """Calls ``handler`` in every child that is forked from now on. Handlers run after locks are renewed, in this order.
+    """Calls ``handler`` in every child that is forked from now on.
+
+    Handlers run in the order of their registration, after the locks are renewed.
 
     If ``handler`` is a method, the registration does not keep its object alive. Any thread may register.
     """
@@ -149,7 +151,7 @@ def _renew_once_lock() -> None:
 
 
 def renew_properties_of(package: str) -> None:
-    """Also renews the locks of the cached properties of ``package`` in children, as for Silo's own classes.
+    """Makes forked children renew the locks of the cached properties of ``package``, as they do for Silo's classes.
 
     Call it for a package whose code runs within calls of Silo. In Python 3.12 and later cached properties have no
     locks.
@@ -158,7 +160,10 @@ def renew_properties_of(package: str) -> None:
 
 
 def _renew_cached_properties(modules: Iterable[tuple[str, Any]]) -> None:
-    """Renews the lock of each ``cached_property``: before Python 3.12, all objects of a class share one lock."""
+    """Replaces the lock of each ``cached_property`` of the modules by a free one.
+
+    Before Python 3.12, each ``cached_property`` has one lock for all objects of the class.
+    """
     from functools import cached_property  # noqa: PLC0415  # loaded long ago
 
     for name, module in modules:

@@ -102,7 +102,8 @@ def frozen(cls: type[T]) -> type[T]:
             one.name, one.member = name, one.member or name
     members = {name: value for name, value in cls.__dict__.items() if name not in fields}
     for name in ("__dict__", "__weakref__"):
-        members.pop(name, None)  # descriptors that belong to the old class: the new class gets its own, or has none
+        # the new class must not take over these descriptors of the class that is being decorated
+        members.pop(name, None)
     parameters = {name: one for name, one in fields.items() if one.init}
     members |= {
         "__slots__": (*fields, *_REMEMBERED),

@@ -20,7 +20,7 @@ _before = (0, 0, 0)
 
 @contextmanager
 def seldom_collected() -> Generator[None]:
-    """Runs the garbage collector rarely within the block, but not never, because a module may make large cycles.
+    """Runs the garbage collector rarely within the block, but still runs it, to free large reference cycles.
 
     Blocks may be nested and may run in several threads at once: the last block to end restores the thresholds that the
     first one found. If the program changes the thresholds meanwhile, its thresholds stay. If it already collects as

@@ -12,7 +12,7 @@ def lazy_names(package: dict[str, object], modules: Mapping[str, str]) -> Callab
     """Returns the ``__getattr__`` of a package whose names are defined in other modules.
 
     Args:
-        package: the package's ``globals()``; a name is stored there once it was imported.
+        package: the package's ``globals()``; each name is stored there after its first use.
         modules: maps each name to its ``module:name``.
 
     >>> package = {"__name__": "shapes"}

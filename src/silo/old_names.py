@@ -43,7 +43,7 @@ OLD_NAMES: Final = MappingProxyType(
     }
 )
 
-# By module: members that were renamed, from the former name to the present one.
+# For each module, its renamed members: the former name and the present name.
 OLD_MEMBERS: Final = MappingProxyType({"silo.heuristics": MappingProxyType({"Effort": "TuningEffort"})})
 
 

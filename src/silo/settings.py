@@ -104,7 +104,7 @@ def quota_threads(root: str = "") -> int | None:
 
 
 def _quotas_up_from(base: str, group: str) -> list[int]:
-    """Returns the quotas, in threads, of a group and of its parent groups, up to the folder where they are mounted."""
+    """Returns the quotas, in threads, of a control group and its parents, up to the folder where they are mounted."""
     quotas = [_quota_in(base + group)]
     while "/" in group:
         group = group.rpartition("/")[0]
@@ -602,7 +602,7 @@ def inductor_wanted() -> bool:
     Leaves the other settings unread, like :func:`triton_mode`.
 
     Raises:
-        SettingsError: ``SILO_INDUCTOR`` names an unknown part.
+        SettingsError: ``SILO_INDUCTOR`` names an unknown part of the integration.
     """
     with _lock:
         current = _current
@@ -656,7 +656,7 @@ def override(**changes: object) -> Generator[Settings]:
 def local_ranks() -> tuple[int, int]:
     """Returns this process's number among the processes that one launcher started on this machine, and their count.
 
-    Such a launcher is, for example, torchrun. Returns (0, 1) without one; an invalid number counts as 0.
+    Such a launcher is, for example, torchrun. Returns (0, 1) without a launcher; an invalid number counts as 0.
     """
     rank, size = (os.environ.get(name, "") for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"))
     if not (rank.isdecimal() and size.isdecimal()) or int(rank) >= int(size):
@@ -679,8 +679,8 @@ def launched_ranks() -> tuple[str, str] | None:
 def child_environment(**changes: str) -> dict[str, str]:
     """Returns a copy of the environment, with changes, for a process that Silo starts.
 
-    Leaves out ``SILO_PROFILE``, because a profile belongs to the program. Also leaves out SILO_* names that are not
-    settings, because each process would warn of them again.
+    Leaves out ``SILO_PROFILE``, because only the launches of the program itself are profiled. Also leaves out SILO_*
+    names that are not settings, because each process would warn of them again.
     """
     dropped = {"SILO_PROFILE", *_strange_names(os.environ)}
     return {**{name: value for name, value in os.environ.items() if name not in dropped}, **changes}

@@ -29,7 +29,8 @@ SLOW_S = 1.0
 _PERIOD_S = 0.2
 _LOGGED_S = 10.0  # seconds between two log records about one task
 
-# The settings: the least severe log level that is shown (None: the default), and whether all messages are hidden.
+# The settings: _level is the least severe log level that is shown (None: the default); _quiet hides everything but
+# errors.
 _level: str | None = None
 _quiet = False
 
@@ -210,13 +211,13 @@ class _Line:
                 self._write("")
 
     def say(self, text: str) -> None:
-        """Prints a line that stays."""
+        """Prints a line that stays on the terminal, in place of the status line."""
         with self._lock:
             self._write("")
             self._print_plain(printable(text) + "\n")
 
     def forget(self) -> None:
-        """Removes all tasks in a child made by fork: they are the parent's."""
+        """Removes all tasks in a child made by fork, because only the parent runs them."""
         self._tasks.clear()
         self._thread = None
         self._shown = 0

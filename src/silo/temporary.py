@@ -1,7 +1,8 @@
 """Temporary folders. The process that made a folder removes it; if it was killed, a later process removes the folder.
 
-A process holds a lock (``flock``) on its folder until it ends, however it ends: a folder whose lock is free belongs to
-a process that is gone. Process ids would not show that, because containers share ``/tmp`` and each counts its own.
+A process holds a lock (``flock``) on its folder until the process ends, however it ends: a folder whose lock is free
+belongs to a process that has ended. A process id in the folder's name would not show this, because containers that
+share ``/tmp`` have process ids of their own.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _PREFIXES = ("silo-caches-", "silo-cc-", "silo-cuda-", "silo-cute-", "silo-folde
 _KEPT = "silo-failed-"
 _MOST_LOOKED_AT = 5000  # at most this many names are read in the temporary folder
 _MOST_REMOVED = 64  # at most this many folders are removed in one run
-_YOUNG_S = 60.0  # a younger folder is left alone: its maker may not have locked it yet
+_YOUNG_S = 60.0  # a folder younger than this stays: its maker may not have locked it yet
 _KEPT_S = 24 * 3600.0
 _MOST_KEPT = 16
 

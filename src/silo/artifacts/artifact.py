@@ -81,7 +81,7 @@ class Artifact(Persisted):
     def host_code(self, calls: JSON = None) -> HostCode:
         """Returns the description of the native code that a user consents to.
 
-        ``calls`` is what a bundle records about calls of the kernel (default arguments, grid, ...), if the code is in a
+        ``calls`` is a bundle's data about calls of the kernel (default arguments, grid, ...), if the code is in a
         bundle.
         """
         return self._plain_host_code if calls is None else self._host_code(calls)

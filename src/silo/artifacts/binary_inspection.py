@@ -15,7 +15,8 @@ named in brackets:
 AMD (``hsaco``). The note ``NT_AMDGPU_METADATA`` (LLVM, "User Guide for AMDGPU Backend", code object metadata) is a
 MessagePack map; ``amdhsa.kernels`` lists each kernel with ``.vgpr_count``, ``.vgpr_spill_count`` and so on. The reader
 of MessagePack takes maps, arrays, strings, binary, integers, bools, floats and nil; it rejects extension types, which
-code objects do not use. It limits the depth and the number of items, so that no input makes it run long or deep.
+code objects do not use. It limits the nesting and the number of items, so that no input makes it run long or recurse
+deeply.
 """
 
 from __future__ import annotations
@@ -378,7 +379,7 @@ def _list(item: Item, name: str) -> list[Item]:
 
 
 def free_of_folders(data: bytes, folders: Iterable[Path]) -> Decision:
-    """Returns Rejected, quoting the text found, if ``data`` contains the absolute path of one of ``folders``.
+    """Returns Accepted if ``data`` contains none of the absolute paths ``folders``, else Rejected with the path found.
 
     The root folder and folders whose path has two characters are ignored, because their paths occur in any text.
 

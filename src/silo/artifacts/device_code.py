@@ -1,4 +1,4 @@
-"""Files of device code: their kind and entry points, and whether the parameters of a kernel fit a declared layout.
+"""Reads files of device code (kind, target, entry points) and checks a kernel's parameters against a declared layout.
 
 The reader of PTX follows the PTX ISA, "Kernel and Function Directives" and "Performance-Tuning Directives".
 """

@@ -61,7 +61,7 @@ DISASSEMBLED = {"cubin": "sass", "hsaco": "amdgcn", "so": "asm"}
 def disassemble(data: bytes, kind: str, own_tools: Sequence[BroughtTools] = ()) -> str:
     """Returns the instructions of a blob of kind ``cubin``, ``hsaco`` or ``so``.
 
-    ``own_tools`` are packages in which disassemblers are looked for too.
+    ``own_tools`` are further packages in which disassemblers are looked for.
 
     Raises:
         ToolchainError: no disassembler was found, or all failed. The message names the package to install.

@@ -27,7 +27,7 @@ _NOBITS = 8
 class Section:
     """One section of an ELF file.
 
-    ``data`` is empty if the file does not contain the section's bytes; ``size`` is their number even then.
+    ``data`` is empty if the file does not contain the section's bytes; ``size`` is the number of these bytes even then.
     """
 
     name: str

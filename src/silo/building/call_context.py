@@ -51,12 +51,13 @@ class CallContext:
     def candidates(self) -> tuple[Config, ...]:
         """The configs that are searched, the default first.
 
-        A space of groups contains every combination of the groups' choices, but only its listed configs are returned.
+        In a space that consists of groups of choices, these are only the base config and the configs that differ from
+        it in one group, and not every combination of the groups' choices.
         """
         return self.searched.listed
 
     def candidates_on(self, target: Target, facts: Mapping[str, int]) -> tuple[Config, ...]:
-        """Returns the candidates on another target. ``facts`` are of a device of ``target``; {} if none is here."""
+        """Returns the candidates on another target. ``facts`` are a device's facts (``sm_count``, ...), or {}."""
         if self.rule is None:
             return self.candidates
         return self.rule.space(target, facts, self.values).for_call(self.integers, self.given).listed

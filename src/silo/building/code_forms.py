@@ -183,7 +183,8 @@ class CompiledTarget(NamedTuple):
 class CompiledKernel:
     """The compiled code that serves one call, ready to launch: ``compiled[grid](*args)``.
 
-    A launch runs no guard, as with :meth:`silo.Kernel.bind`: it takes arguments like those it was compiled for.
+    A launch runs no guard, as with :meth:`silo.Kernel.bind`: the arguments must be like those that the code was
+    compiled for.
 
     Attributes:
         name: the symbol that runs.

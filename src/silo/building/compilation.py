@@ -28,17 +28,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Compilation", "Pending", "compiler_identity", "lowered", "memory_is_shown"]
 
-# A call may read a variant's facts before the variant is compiled, and lowering takes some 20 ms, so results are kept.
-# Each result holds a whole parsed module, so only the latest are kept.
+# A call may need the facts of a variant's code (effects, traits) before the variant is compiled, and lowering takes
+# some 20 ms, so results are kept. Each result holds a whole parsed module, so only the latest are kept.
 _KEPT = 8
 _lowered: OrderedDict[tuple[str, str, Variant], Lowered] = OrderedDict()
 _lock = Mutex()
 
 
 def compiler_identity(source_kind: str, target: Target) -> str:
-    """Returns the identity of the compiler; the identity and the variant together decide the bytes of the code.
+    """Returns the identity of the compiler for a kind of source and a target.
 
-    Raises TargetError without a compiler.
+    The identity and the variant together decide the bytes of the code.
+
+    Raises TargetError if no compiler is here.
     """
     return select_compiler(source_kind, target).identity(target)
 
@@ -49,13 +51,13 @@ def lowered(source: Source, variant: Variant) -> Lowered:
     Raises SourceError and CompileError.
     """
     compiler = select_compiler(source.kind, variant.target)
-    # The variant holds the source's fingerprint; the identity covers everything else that decides the text.
+    # The variant holds the source's fingerprint; the identity covers everything else that decides the lowered text.
     key = (compiler.declaration.name, compiler.identity(variant.target), variant)
     with _lock:
         cached = _lowered.get(key)
     if cached is not None:
         return cached
-    result = compiler.lower(source, variant)  # without the lock, because running the front end takes long
+    result = compiler.lower(source, variant)  # runs without the lock, because the front end takes long
     with _lock:
         _lowered[key] = result
         while len(_lowered) > _KEPT:
@@ -66,8 +68,8 @@ def lowered(source: Source, variant: Variant) -> Lowered:
 def memory_is_shown(source: Source, variant: Variant, arguments: Mapping[str, object]) -> Decision:
     """Decides whether all memory that a call reaches belongs to its arguments, as far as the lowered code shows.
 
-    If not, a copy of the arguments lacks a part of the kernel's data: a trial could not restore that part after a
-    launch, and the part's addresses would be invalid in another process.
+    If some memory does not, a copy of the arguments lacks a part of the kernel's data: a trial could not restore that
+    part after a launch, and the part's addresses would be invalid in another process.
     """
     # Checked first, because lowering takes some 20 ms, and few calls pass a value that could be an address.
     if not any(_may_be_addresses(value) for value in arguments.values()):
@@ -107,10 +109,10 @@ class Pending:
     """The state of one artifact: stored, being fetched from the remote store, or being compiled.
 
     ``asked`` is the requested variant, from which the artifact's key is made; ``variant`` is the same variant with the
-    effects that lowering found. ``hidden_memory`` is the member of that name for the new artifact. ``sought`` is set
-    while the artifact is fetched from the remote store, and resolves to the artifact or None. ``future`` is set while a
-    job is compiled or its outcome is fetched, and resolves to the compile result or the outcome. ``fresh`` is True,
-    once the artifact is finished, if it was compiled for this request.
+    effects that lowering found. ``hidden_memory`` is the text for the artifact's field of the same name. ``sought`` is
+    set while the artifact is fetched from the remote store, and resolves to the artifact or None. ``future`` is set
+    while a job is compiled or its outcome is fetched, and resolves to the compile result or the outcome. ``fresh`` is
+    True, once the artifact is finished, if it was compiled for this request.
     """
 
     asked: Variant
@@ -135,7 +137,8 @@ class Pending:
 class Compilation:
     """Compiles the variants of one source, each job once. Counts compiled jobs, and jobs that the store had.
 
-    With ``trials`` the variants are configs under trial: a config that compiles much longer than others is given up.
+    If ``trials`` is True, the configs of the variants are being tried: a config that compiles much longer than the
+    others is given up.
     """
 
     session: Session
@@ -241,7 +244,8 @@ class Compilation:
             if pending.artifact is not None:
                 self.reused += 1
                 return pending.artifact
-            compiler = select_compiler(self.source.kind, pending.asked.target)  # the fetched artifact could not be used
+            # the remote store had no usable artifact, so compile it
+            compiler = select_compiler(self.source.kind, pending.asked.target)
             lowered_code = self._lowered(compiler, pending.compiler, pending.asked)
             pending.variant, pending.job, pending.hidden_memory = (
                 lowered_code.variant,

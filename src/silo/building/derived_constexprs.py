@@ -12,7 +12,8 @@ from silo.errors import ExpressionError, SpaceError, TraceError
 __all__ = ["FORBIDDEN", "Derived", "call_opaque", "derive", "trace_heuristics"]
 
 # An integer that no config sets. If the author's pruning allows a config only in some calls, a bundle adds a condition
-# that demands this value in all other calls, so the config does not match there.
+# on one of the config's values. In all other calls the condition requires the value FORBIDDEN, so the config does not
+# match.
 FORBIDDEN = INT64_MIN
 
 

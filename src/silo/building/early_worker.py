@@ -21,8 +21,9 @@ __all__ = ["kinds_mentioned", "start_early_worker"]
 def start_early_worker(session: Session, files: Sequence[Path], targets: Sequence[Target], output: Path) -> bool:
     """Starts one worker for the first kind of kernel that a file mentions, and makes it load the compiler.
 
-    A wrong guess costs a process. So the worker is started only if nothing was built at ``output`` yet (an earlier
-    build's code is in the store) and a second CPU is available. More workers start once the missing variants are known.
+    If a file only mentions the kind, the worker is started in vain. So it is started only if nothing was built at
+    ``output`` yet (an earlier build's code is in the store) and a second CPU is available. More workers start once the
+    missing variants are known.
 
     Returns:
         Whether a worker was started. Files that cannot be read and missing compilers are ignored here: later steps

@@ -82,7 +82,7 @@ class DeclaredKernel:
         return isinstance(self.source, TakesTuples)
 
     def with_tuples(self, shapes: TupleShapes) -> Self:
-        """Returns this kernel for calls that pass tuples of these shapes, by parameter.
+        """Returns this kernel for calls that pass tuples; ``shapes`` has the shape of each tuple by parameter.
 
         Equal shapes give the same object.
         """
@@ -162,7 +162,7 @@ class DeclaredKernel:
     def first_config(self, values: Mapping[str, Value]) -> Config:
         """Returns the first config for the scalars of a call.
 
-        If a heuristic makes the space, this is its first config for a GPU without any known facts.
+        If a heuristic makes the space, this is the heuristic's first config for a GPU about which no facts are known.
         """
         if self.rule is None:
             return self.space.default
@@ -223,7 +223,7 @@ class DeclaredKernel:
 
     @property
     def in_library(self) -> bool:
-        """Whether a library runs the kernel's code, so that other processes cannot measure it."""
+        """Whether a library (such as jax) runs the kernel's code. Other processes then cannot measure the kernel."""
         return isinstance(self.source, RunsInLibrary) and self.source.in_library
 
     def why_unmeasured(self, target: Target) -> str:

@@ -47,7 +47,7 @@ __all__ = [
 
 
 def guarded_launcher(kernel: DeclaredKernel, on_miss: OnMiss, *, release_gil: bool = True) -> Launcher:
-    """Makes the launcher of a kernel of this process, with the guard that its declaration requires."""
+    """Makes the launcher of a kernel declared in this process, with the guard that the declaration requires."""
     follows = FollowsSource(kernel.source, on_miss)
     launcher = make_launcher(
         kernel.name,
@@ -102,8 +102,8 @@ def stored_blob(store: Store | MemoryStore, artifact: Artifact, ref: BlobRef | N
 def stored_code(store: Store | MemoryStore, artifact: Artifact, packed: JSON = None) -> VouchedCode:
     """Returns an artifact of the store with its bytes and consent, ready to be loaded.
 
-    If the artifact is from a bundle, ``packed`` is what the bundle records about calls of the kernel; consent covers
-    it.
+    If the artifact is from a bundle, ``packed`` is the bundle's data about calls of the kernel; consent covers this
+    data.
 
     Raises:
         BlobLostError: the store no longer has its blob.
@@ -284,7 +284,7 @@ class FollowsSource:
                 launcher.forget()
 
     def _changed(self) -> None:
-        """Reads the source again, because a value that it reads (a global, ...) or the text of a function has changed.
+        """Reads the source again after a change of a value that it depends on (a global, ...) or of a function's text.
 
         Raises SourceError if the source cannot be read.
         """

@@ -35,11 +35,11 @@ def compile_plans(
     packing: Packing,
     report: Callable[[str, int, int], None],
 ) -> list[PackedCode]:
-    """Compiles every planned variant, several at a time; lowering in this process overlaps the workers.
+    """Compiles every planned variant, several at a time; this process lowers variants while the workers compile.
 
     A config that does not compile is left out, unless calls would use it: then its CompileError is raised. Errors that
-    no config caused are raised too: if configs were left out for them, the contents would depend on the machine's
-    state.
+    no config caused are raised too: if they led to configs being left out, the bundle's contents would depend on the
+    machine's state.
     """
     total = sum(len(plan) for _, plan in plans)
     started: list[tuple[Compilation, Mapping[Variant, Pending | CompileError]]] = []

@@ -54,8 +54,9 @@ class TupleCall:
 def tuple_call(kernel: DeclaredKernel, args: tuple[object, ...], kwargs: Mapping[str, object]) -> TupleCall | None:
     """Returns the call if tuples are among its arguments and its kernel takes them; else None.
 
-    A plain tuple for a constexpr is a value and does not count. A NamedTuple counts for every parameter, because the
-    kernel names its fields. Kernels of kinds without tuples receive a NamedTuple for a constexpr as a plain tuple.
+    A plain tuple for a constexpr is a value and does not count. A NamedTuple counts for constexprs too, because the
+    kernel reads its fields by name. Kernels of kinds without tuples receive a NamedTuple for a constexpr as a plain
+    tuple.
 
     Raises:
         ArgumentError: tuples nested too deeply.
@@ -99,7 +100,7 @@ def serve_tuples(
 
 
 class TupleLauncher:
-    """A bound launcher for calls with tuples, each of the shape that it was bound with."""
+    """A bound launcher for calls with tuples; each tuple must have the shape of the example's tuple."""
 
     def __init__(self, bound: Any, kernel: DeclaredKernel, tuple_call: TupleCall) -> None:  # noqa: ANN401  # a launcher
         self._bound = bound
@@ -107,7 +108,7 @@ class TupleLauncher:
         self._tuple_call = tuple_call
 
     def __call__(self, *args: object, **kwargs: object) -> None:
-        """Launches the call. Raises ArgumentError for tuples of other shapes than the bound ones."""
+        """Launches the call. Raises ArgumentError for tuples whose shapes differ from the example's."""
         self._bound(**self._named(args, kwargs))
 
     def __getitem__(self, grid: object) -> Callable[..., None]:

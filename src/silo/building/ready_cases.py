@@ -40,8 +40,8 @@ class PreparedCase:
     """One case with its arguments made. ``options`` are compile options and constexprs that the case itself sets.
 
     ``checks`` are functions, by argument, that compare a host copy of the argument with its expected values.
-    ``unchanged`` are functions, by argument, that compare an array with the content that it was made with; the kernel
-    must only read it.
+    ``unchanged`` are functions, by argument, for arrays that the kernel must only read: they compare the array with the
+    content that it was made with.
     """
 
     label: str
@@ -108,8 +108,8 @@ class PreparedCase:
     def grid_argument(self, *, held: bool) -> dict[str, object]:
         """Returns the ``grid`` keyword of a case's call: the grid that the case declares, or {} if none is needed.
 
-        ``held``: whether the kernel's code is compiled for one grid. If it is not, or if the kernel declares the grid,
-        the call needs no grid.
+        ``held``: whether the kernel's code is compiled for one grid. If the code is not, or if the kernel declares the
+        grid, the call needs no grid.
 
         Raises:
             CaseError: the grid depends on a config or the device, so a call cannot pass it beforehand.

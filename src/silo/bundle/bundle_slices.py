@@ -58,7 +58,7 @@ def cut_contents(
     Documents (cases, trials), sidecars and attachments are left out. Plans are kept if they launch only these kernels.
 
     Raises:
-        BundleError: a kernel does not exist, or lacks variants for all of the targets.
+        BundleError: a kernel does not exist, or has a variant for none of the targets.
     """
     kernel_names = [kernel.name for kernel in contents.kernels]
     for name in kernels or ():
@@ -99,7 +99,8 @@ def _bare(variant: BundleVariant) -> BundleVariant:
 
 _NOTE: Final = "slice"  # the name of the note that holds the positions of a slice's entries in the whole bundle
 _MOST_PLACES: Final = 1 << 20
-_BEHIND: Final = 1 << 32  # greater than all positions in a note
+# added to the index of an entry that a note does not list: greater than every position in a note
+_BEHIND: Final = 1 << 32
 _MOST_NOTED: Final = 65536  # the most characters of a note
 
 # Variants, rules or trials of a kernel, each with its position in the whole bundle.
@@ -110,7 +111,8 @@ _Part: TypeAlias = "list[tuple[int, object]]"
 class Slice:
     """The contents of a bundle to write, with the bytes of new documents. ``of`` is the identity of the whole bundle.
 
-    ``remarks`` are lines about buckets for which the trials of a later bundle decided.
+    ``remarks`` are lines about buckets whose config comes from a later one of the joined bundles, because trials
+    decided for it.
     """
 
     contents: BundleContents
@@ -170,10 +172,11 @@ def cut_slice(bundle: Bundle, wanted: Sequence[Target]) -> Slice:
 def join_slices(bundles: Sequence[Bundle], *, noted: bool = False) -> Slice:
     """Joins bundles; all slices of one bundle give that bundle itself.
 
-    ``noted`` keeps the note of positions in the result, which is needed if some slices of the whole bundle are missing.
-    Entries of bundles without such notes keep the order of ``bundles``. Bundles of one source that different compilers
-    made are joined with the code of each compiler. If several of these have a rule for a bucket, trials of one device
-    decide between the rules; without such trials, the first bundle's rule is kept until the joined bundle is tuned.
+    ``noted`` keeps, in the result, the note of the entries' positions in the whole bundle; it is needed if some slices
+    are missing. Entries of bundles without such notes keep the order of ``bundles``. Bundles of one source that
+    different compilers made are joined with the code of each compiler. If several of these have a rule for a bucket,
+    trials of one device decide between the rules; without such trials, the first bundle's rule is kept until the joined
+    bundle is tuned.
 
     Raises:
         BundleError: two bundles contradict each other on a kernel, a rule or their producer.
@@ -246,7 +249,7 @@ def _kernels_of(bundle: Bundle, contents: BundleContents, first: int = 0) -> lis
 
 
 def _cut(kernel: _Kernel, slice_targets: AbstractSet[str], *, first: bool) -> _Kernel | None:
-    """Returns a slice's part of a kernel, None if it is empty. ``slice_targets`` are the targets of the slice.
+    """Returns the part of a kernel for the slice with the targets ``slice_targets``; None if the part is empty.
 
     With ``first`` the slice also gets the kernel if it has no code at all.
     """
@@ -374,7 +377,7 @@ def _runs(part: _Part) -> list[JSON]:
 def _noted(bundle: Bundle) -> tuple[str, dict[str, tuple[Sequence[int], ...]]]:
     """Returns the note of a slice: the identity of the whole bundle, and the positions of the kernels' entries in it.
 
-    Both are empty without a note, or for a note of another form.
+    Identity and positions are empty if the bundle has no note, or a note of an unknown form.
     """
     text = dict(bundle.manifest.notes).get(_NOTE, "")
     try:

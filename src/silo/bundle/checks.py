@@ -60,6 +60,6 @@ class Checker:
 def _text(data: JSON) -> str:
     """Returns the JSON text of a value, for a comparison in which 1 and True differ.
 
-    Two different values can have one text only if both contain floats.
+    Different values have different texts, unless both values contain floats.
     """
     return json.dumps(data, sort_keys=True)

@@ -174,7 +174,7 @@ class BundleVariant:
 
     @property
     def refs(self) -> tuple[BlobRef, ...]:
-        """The references of the variant's blobs, that of the code first."""
+        """The references of the variant's blobs, beginning with the code."""
         return (self.artifact.blob, *self.artifact.sidecars)
 
 
@@ -356,7 +356,7 @@ class BlobEntry:
 
 @frozen
 class CallHead:
-    """The part of a :class:`BundleKernel` that is needed to read a call: without expressions and dispatch rules.
+    """The part of a :class:`BundleKernel` that decoding a call's arguments needs: no expressions, no dispatch rules.
 
     ``derived`` are the names of the constexprs that expressions compute.
     """
@@ -512,7 +512,10 @@ def host_plan(plan: RecordedPlan, codes: Iterable[str]) -> HostPlan:
 
 
 def host_text(variant: BundleVariant, code: HostCode) -> HostText | None:
-    """Returns the value that a user consents to for the C text of ``code``, a variant's native code, or None."""
+    """Returns the value that a user consents to for the C text of ``code``, a variant's native code.
+
+    Returns None if the variant has no C text.
+    """
     from silo.core.consent import HostText  # noqa: PLC0415  # only builds, exports and commands about trust need it
 
     text = next((ref.sha256 for ref in variant.artifact.sidecars if ref.kind == "c"), None)

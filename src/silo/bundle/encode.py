@@ -72,7 +72,7 @@ class _Encoder:
         if isinstance(value, BundleKernel):
             _refuse_repeats(value)
         data: dict[str, JSON] = {}
-        # in the order of fields, because this decides the order of the tables' rows
+        # The loop keeps the order of the fields, because it decides the order of the tables' rows.
         for name, form, field, get in entry_members(type(value)):
             member = get(value)
             if not (field.left_out and member == field.default):
@@ -114,7 +114,7 @@ _NEW_SLOTS = (AbiType.STRUCT, AbiType.EMPTY)
 
 
 def minor_version(value: object) -> int:
-    """Returns the lowest minor version of the format that can express ``value``: a bundle's contents or a part."""
+    """Returns the lowest minor version of the format that can express ``value``, the contents of a bundle or a part."""
     if isinstance(value, tuple):
         items = [item for item in cast("tuple[object, ...]", value) if not isinstance(item, _ATOMS)]
         return max(map(minor_version, items), default=0)

@@ -83,8 +83,8 @@ def _place_of(key: RulesKey, bucket: Bucket) -> _Place:
 def faster_by_trials(own_times: Mapping[_Machine, Estimate], theirs: Mapping[_Machine, Estimate]) -> Decision:
     """Decides whether code with the times ``theirs`` replaces code with the times ``own_times``.
 
-    Accepted if, on at least one machine that measured both, the interval of ``theirs`` lies wholly below the interval
-    of ``own_times``, and on no machine wholly above.
+    Accepted if, on at least one machine that measured both, the confidence interval of ``theirs`` lies wholly below the
+    interval of ``own_times``, and on no machine wholly above.
     """
     shared = [machine for machine in own_times if machine in theirs]
     if not shared:

@@ -168,7 +168,7 @@ class Manifest:
         return BundleKernel(**self._values(BundleKernel, row))
 
     def call_head(self, kernel: int) -> CallHead:
-        """Returns the part of a kernel that is needed to read its calls."""
+        """Returns the part of a kernel that is needed to decode the arguments of its calls."""
         row: dict[str, Any] = self._open.kernel(kernel)
         return CallHead(
             row["name"],
@@ -253,7 +253,7 @@ class Manifest:
     def exact(self, kernel: int, wanted: Variant) -> int | None:
         """Returns the index of the first variant that was compiled for exactly ``wanted``; None if no variant was.
 
-        Does not check the variants.
+        Compares the variants as they are stored, without checking them.
         """
         specialization = wanted.specialization
         if specialization.made_for_some:
@@ -315,7 +315,7 @@ class Manifest:
 
 
 class _NamedBlobs(Mapping[str, BlobRef]):
-    """Blobs by name, each read when it is first used, because a recording has thousands."""
+    """Blobs by name, each read when it is first used, because the bundle of a recording has thousands of them."""
 
     def __init__(self, numbers: dict[str, int], read: Callable[[int], BlobRef]) -> None:
         self._numbers = numbers
@@ -358,12 +358,12 @@ class OpenKernel:
 
     @cached_property
     def call_head(self) -> CallHead:
-        """The part of the kernel that is needed to read its calls."""
+        """The part of the kernel that is needed to decode the arguments of its calls."""
         return self._manifest.call_head(self._number)
 
     @cached_property
     def head(self) -> BundleKernel:
-        """The kernel without its variants and dispatch rules. For a call, the native module reads these itself."""
+        """The kernel without its variants and dispatch rules, which the native module itself reads for a call."""
         return self._manifest.head(self._number)
 
     def __len__(self) -> int:
@@ -388,7 +388,7 @@ class OpenKernel:
         return self._open.host_digest(self._number, number)
 
     def bind(self, number: int, loaded: LoadedKernel, code: PackedCode, device: Device) -> Binding:
-        """Makes the binding that serves calls by a variant; its tag is a :class:`ServedVariant`.
+        """Makes the binding that serves calls by a variant; its ``tag`` is a :class:`ServedVariant`.
 
         Args:
             number: the index of the variant.
@@ -693,7 +693,7 @@ def stored_blobs(bundles: Iterable[Bundle]) -> Callable[[BlobRef], tuple[str, by
 def _file_memory() -> int:
     """Returns the bytes of memory that reading a file may take beyond its own size.
 
-    It is never 0, which would mean the native module's default.
+    The result is never 0, because the native module would take 0 as a request for its default.
     """
     return max(1, settings().file_bytes)
 

@@ -87,7 +87,7 @@ def update_bundle(
 
     Several processes may update one bundle: each adds to the state that the previous one wrote. Blobs that stay are
     copied in their stored form, after their SHA-256 was checked. On any failure the bundle is unchanged. A signature
-    that no longer matches is removed, or replaced by a new one of ``signing``.
+    that no longer matches is removed, or replaced by a new signature if ``signing`` has a key.
 
     Raises:
         BundleError: the bundle cannot be read or written.
@@ -152,7 +152,8 @@ def locked_bundle(path: Path) -> Generator[None]:
     """
     with contextlib.ExitStack() as stack:
         try:
-            # On a file system without file locks, the file is still replaced as a whole.
+            # On a file system without file locks, the update goes on without a lock: the file is still replaced as a
+            # whole.
             stack.enter_context(lock_of_place(path))
         except OSError as error:
             raise BundleError(f"cannot update the bundle {path}: {error.strerror}") from None

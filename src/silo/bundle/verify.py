@@ -106,9 +106,9 @@ def _problem(error: BundleFormatError) -> BundleProblem:
 def shared_by_look_alikes(kernels: Iterable[BundleKernel]) -> tuple[str, ...]:
     """Returns a line for each pair of variants that share a blob although one has V=1 and the other V=True.
 
-    Keys of version 1 are equal for these variants. So the blob was compiled for one of them, and is wrong for the other
-    if the kernel distinguishes 1 from True. If it does not, sharing the blob is right; the file does not show which is
-    true.
+    Artifact keys of version 1, which earlier versions of Silo made, are equal for these two variants. So the blob was
+    compiled for one of them, and is wrong for the other if the kernel distinguishes 1 from True. If the kernel does
+    not, sharing the blob is right. The file does not show whether the kernel does.
     """
     return tuple(line for kernel in kernels for line in _pairs(kernel))
 

@@ -97,7 +97,7 @@ def write_bundle(
 
 
 def _sorted_refs(contents: BundleContents) -> list[BlobRef]:
-    """Returns every blob once, by kind and SHA-256, so that code for drivers is apart from sources and documents."""
+    """Returns every blob once, sorted by kind and SHA-256: code is then stored apart from sources and documents."""
     refs: dict[tuple[str, str], BlobRef] = {}
     names = [kernel.name for kernel in contents.kernels]
     if len(set(names)) != len(names):

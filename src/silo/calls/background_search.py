@@ -42,8 +42,8 @@ _log = logging.getLogger("silo")
 # The largest number of waiting searches, because a waiting search holds a copy of its arrays. If a process calls more
 # kernels than this at once, it does not search for the remaining kernels; later processes do.
 _MOST_WAITING = 8
-# The time limit of a run, only to end runs that would never finish. It is long, because a process that gets little CPU
-# time takes long for any config.
+# The time limit of a run, only to end runs that would never finish. The limit is long, because a process that gets
+# little CPU time takes long for any config.
 _RUN_LIMIT_S = 120.0
 # Lowering may take the fraction _SHARE of the time if the process's other threads are busy, that is, if they use CPUs
 # for at least the fraction _BUSY_SHARE of the time.
@@ -52,7 +52,7 @@ _BUSY_SHARE = 0.2
 
 
 def pause_after(lowering_s: float, elapsed_s: float, others_s: float) -> float:
-    """Returns the seconds to wait after lowering a config, so that other threads get Python's lock.
+    """Returns the seconds to wait after lowering a config, so that other threads get Python's global lock (the GIL).
 
     Args:
         lowering_s: The CPU time of the lowering.
@@ -86,7 +86,7 @@ class BackgroundSearches:
     def claim(self, study: str) -> bool:
         """Returns whether the caller has to submit the search of ``study``.
 
-        Returns False if an earlier call has claimed it, or if many searches wait.
+        Returns False if an earlier call has claimed the search, or if ``_MOST_WAITING`` searches are waiting.
         """
         with self._lock:
             if study in self._begun or len(self._queue) >= _MOST_WAITING:
@@ -133,7 +133,7 @@ searches = BackgroundSearches()
 
 @dataclass
 class _PacedArtifacts(CompiledArtifacts):
-    """Compiles in the background. Lowering leaves Python's lock to the program's other threads most of the time."""
+    """Compiles in the background. Lowering leaves the GIL to the program's other threads most of the time."""
 
     def prepare(self, configs: Sequence[Config]) -> None:
         """Lowers the configs one after the other, with a pause after each, and passes each to a worker immediately."""
@@ -156,9 +156,9 @@ def begin_search(
 ) -> Decision:
     """Begins the background search of a call's study, once in a process.
 
-    Rejected if the search can only run during the call itself. Copies the call's arguments before it returns. If the
-    search finds another config than ``decision``'s, ``launcher`` forgets its bindings between two calls, so that the
-    next call gets the winner. ``lock`` is held while a config is lowered.
+    Returns Rejected if the search can only run during the call itself. Copies the call's arguments before it returns.
+    If the search finds another config than ``decision``'s, ``launcher`` forgets its bindings between two calls, so that
+    the next call gets the winner. ``lock`` is held while a config is lowered.
     """
     study = study_key.study(context.specialization, context.bucket)
     if not searches.claim(study.key):
@@ -189,7 +189,7 @@ def begin_search(
     live = LiveSearch(kernel, context, study_key, variant_of, bench, artifacts, timeouts_count=False)
 
     def search() -> None:
-        outcome = live.run(Budget(), decision.origin)  # without a limit in seconds, which would count waits for CPUs
+        outcome = live.run(Budget(), decision.origin)  # no limit in seconds: it would count waits for CPUs
         if outcome is None or (winner := outcome.require_winner().config) == decision.config:
             return
         announce(f"{study}: calls switch from {decision.config} to {winner}, which was measured beside the program")

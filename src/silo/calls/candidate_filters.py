@@ -4,8 +4,9 @@ Triton calls a pruning function once for each value of the key, so Silo's launch
 bundle holds no Python code; it stores the configs that were allowed in its cases.
 
 Measurements differ from run to run and from rank to rank, so in deterministic mode decisions based on them must not
-change results. If a kernel sums, its first config is used and nothing is measured. If it computes every element by
-itself, its blocks, warps and stages are tuned (PyTorch Inductor, too, tunes these kernels in its deterministic mode).
+change results. If a kernel sums elements, its first config is used and nothing is measured. If it computes each element
+independently of the others, its blocks, warps and stages are tuned (PyTorch Inductor, too, tunes these kernels in its
+deterministic mode).
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ PRUNED = "pruned by the author's prune_configs_by for this call"
 def prune(kernel: DeclaredKernel, call: SeenCall, configs: SearchSpace) -> tuple[SearchSpace, dict[bytes, str]]:
     """Returns the configs that the author's pruner allows in a call, in the pruner's order, and reasons for the others.
 
-    The reasons are by the ``order_key`` of each config that is left out.
+    The second result maps the ``order_key`` of each config that is left out to the reason.
 
     Raises:
         SpaceError: the function raised, left no config, or returned a config with names that the space does not have.
@@ -158,7 +159,7 @@ def is_deterministic(kernel: DeclaredKernel) -> bool:
 
 
 def only_reason(context: CallContext) -> str:
-    """Returns why a call has only one candidate. Call it only if there is one."""
+    """Returns why a call has only one candidate. Call this function only for such a call."""
     return deterministic_remark(context) or _plain_reason(context)
 
 
@@ -185,7 +186,7 @@ def deterministic_remark(context: CallContext) -> str:
 
 
 class NumericsOf:
-    """The numerics of a kernel's variants. Compiler options do not change them, so variants share one lowering."""
+    """The numerics of a kernel's variants. Variants that differ only in compiler options are lowered once."""
 
     def __init__(self, kernel: DeclaredKernel) -> None:
         self._kernel = kernel

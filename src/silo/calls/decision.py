@@ -36,9 +36,9 @@ __all__ = [
     "unfinished",
 ]
 
-# The seconds that one first call may measure. On a CPU, configs compile and run fast, and with many workers most of the
-# promising configs are measured soon. Comparing the finalists, and the config that is running when the time ends, take
-# additional time.
+# The seconds that one first call may spend on measuring. On a CPU, configs compile and run fast, and with many workers
+# most of the promising configs are measured soon. Comparing the finalists, and the config that is running when the time
+# ends, take additional time.
 _BUDGET_S = 10.0
 _CPU_BUDGET_S = 1.5
 _SMALL_CPU_BUDGET_S = 4.0
@@ -154,7 +154,7 @@ def unfinished(study_key: StudyKey, context: CallContext) -> Unfinished | None:
 
 
 def call_budget_s(target: Target) -> float:
-    """Returns the seconds that one first call may measure: the setting, or a default for the kind of device."""
+    """Returns the seconds that one first call may spend on measuring: the setting, or a default for the device."""
     budget_s = settings().tune_budget_s
     if budget_s is not None:
         return budget_s
@@ -201,7 +201,7 @@ def _log_unused_lock(kernel: str, path: Path, advice: Advice) -> None:
 
 
 def frozen_error(kernel: DeclaredKernel, study_key: StudyKey, context: CallContext) -> FrozenError:
-    """Returns the error of a frozen call without a config. It lists the nearest stored results."""
+    """Returns the error of a frozen call without a config; its text lists the nearest stored results."""
     study = study_key.study(context.specialization, context.bucket)
     locked = lock_advice(kernel, study_key, context)
     if locked is None:

@@ -118,8 +118,8 @@ def tuned_live(
 ) -> TuneOutcome | None:
     """Tunes one call within the budget, logs one line, and returns the outcome, or None if no candidate works.
 
-    ``unmeasured`` is the decision source of the config that the call then uses. The caller's arrays are only read:
-    candidates run on copies.
+    ``unmeasured`` is the decision source of the config that the call uses if no candidate works. The caller's arrays
+    are only read: candidates run on copies.
     """
     bench = _bench(kernel, context, launcher)
     if bench is None:
@@ -197,7 +197,7 @@ class LiveSearch:
         return outcome
 
     def _programs(self, space: SearchSpace) -> dict[bytes, float] | None:
-        """Returns the number of programs of this call with each config; None for a space of groups."""
+        """Returns the number of programs of this call by config; None if the space consists of groups of choices."""
         if space.grouped is not None:
             return None
         counted = programs_of(self.kernel, self.context, self.variant_of)
@@ -216,7 +216,7 @@ class LiveSearch:
         return predicted if predicted and all(config in space for config in predicted.configs) else None
 
     def _seeds(self, space: SearchSpace, predicted: Shortlist | None) -> tuple[Seed, ...]:
-        """Returns the configs to try first: configs of earlier studies or else, on a CPU, configs with good grids."""
+        """Returns the configs to try first: those of earlier studies or else, on a CPU, those with promising grids."""
         locked = lock_of(self.kernel)
         near = study_seeds(self.study, space, self.study_key.records, locked[0] if locked else None)
         if predicted is not None:
@@ -238,8 +238,8 @@ def most_promising(
 ) -> tuple[Config, ...]:
     """Returns at most ``limit`` configs of a declared space, ordered by how promising their grids for this call are.
 
-    The result is empty for other devices than a CPU, for a space of groups, and for a space that a heuristic has
-    ordered.
+    The result is empty for other devices than a CPU, for a space that consists of groups of choices, and for a space
+    that a heuristic has ordered.
     """
     if context.device.target.kind != "cpu" or context.rule is not None or space.grouped is not None:
         return ()
@@ -252,7 +252,7 @@ def most_promising(
 def programs_of(
     kernel: DeclaredKernel, context: CallContext, variant_of: Callable[[Config], Variant]
 ) -> Callable[[Config], int | None]:
-    """Returns a function from a config to the number of programs of the call; it returns None if the grid fails."""
+    """Returns a function from a config to the number of programs of the call, or to None if the grid fails."""
 
     def counted(config: Config) -> int | None:
         try:
@@ -264,12 +264,12 @@ def programs_of(
 
 
 def early_end_of(target: Target, effort: TimeSpent, predicted: Shortlist | None = None) -> EarlyEnd | None:
-    """Returns the conditions under which a call's search ends before its budget is spent; None if it must not.
+    """Returns the conditions under which a search ends before its budget is spent; None if it must not end early.
 
     Searches end early only on a CPU, where compiling takes most of the time, and only once for a study: the next search
-    measures the rest. A search may end after the configs of the shortlist ``predicted`` if such shortlists are good:
-    if, for sizes that were measured, the best config of the predicted shortlist is on average slower than the winner by
-    at most the fraction ``EarlyEnd.gain``.
+    measures the remaining configs. A search may end after the configs of the shortlist ``predicted`` if such shortlists
+    are good: if, for sizes that were measured, the best config of the predicted shortlist is on average slower than the
+    winner by at most the fraction ``EarlyEnd.gain``.
     """
     if target.kind != "cpu" or effort.ended_early:
         return None

@@ -66,7 +66,7 @@ def check_grid(kernel: DeclaredKernel, rule: Rule, grid: object, declared: tuple
 
     ``grid`` is the grid that the call passes, or None if the call uses the ``declared`` grid of the kernel or of a
     case. Whether a grid consists of integers is part of the guard code, so the first call with a grid of integers
-    always comes here, even if calls with a function as grid were served already.
+    always reaches this check, even if calls with a function as grid were served already.
     """
     if not rule.placed or callable(grid):
         return

@@ -129,7 +129,7 @@ def led(path: Path, subject: str, written: Callable[[], T | None], decide: Calla
 
 
 def _written(path: Path, study_key: StudyKey, context: CallContext) -> Config | None:
-    """Returns the lock file's decision on this study itself, not a prediction; None without one."""
+    """Returns the lock file's decision on this study itself; None if it has only a prediction, or nothing."""
     if not path.exists():
         return None
     advice = read_lock(path).advise(study_key.study(context.specialization, context.bucket), context.reach)
@@ -138,7 +138,7 @@ def _written(path: Path, study_key: StudyKey, context: CallContext) -> Config | 
 
 @contextlib.contextmanager
 def _lease(path: Path) -> Generator[_Lease]:
-    """Tries to get the lease beside a lock file, and yields whether it did. The lease is held until the block ends."""
+    """Tries to get the lease beside a lock file, and yields the result. The lease is held until the block ends."""
     try:
         target = output_place(path)
         descriptor = open_own(target.with_name(f"{target.name}.lease"), os.O_RDWR | os.O_CREAT)

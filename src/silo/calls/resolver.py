@@ -62,7 +62,7 @@ decided: dict[tuple[str, str, str, str, str], None] = {}
 class Resolved:
     """The artifact that serves a call, and the decision that chose it.
 
-    The call's binding holds this object as its tag.
+    The binding that serves the call holds this object in its ``tag`` field.
     """
 
     artifact: Artifact
@@ -232,7 +232,7 @@ class Resolver:
         return "\n".join(lines)
 
     def _expected(self, context: CallContext, decision: PolicyDecision) -> list[str]:
-        """Returns lines about a config that dispatch rules predict: its expected loss, and its rivals."""
+        """Returns lines about a config that dispatch rules predict (its expected loss); none for other decisions."""
         if decision.origin is not Origin.RULE:
             return []
         study_key = self.problem(context)
@@ -240,8 +240,8 @@ class Resolver:
         if generalization is None:
             return []
         expected = generalization.expect(tuple(context.values[name] for name in study_key.key))
-        # ``expected`` is the loss of the generalization's config. For this size the dispatch rules may have chosen a
-        # different config: the winner with another compiler.
+        # ``expected`` is the loss of the config that the study's trials predict for this size. The dispatch rules may
+        # have chosen a different config: the winner with another compiler.
         lines = [f"loss: {expected}"] if expected.config == decision.config else []
         return [*lines, generalization.text]
 
@@ -282,7 +282,7 @@ class Resolver:
         return lines
 
     def understand(self, call: SeenCall, device: Device | None = None) -> CallContext:
-        """Returns the types, facts, device and candidates of a call.
+        """Returns the context of a call: its argument types, specialization, device and candidates.
 
         Without ``device``, the call's arrays decide the device.
         """
@@ -342,7 +342,8 @@ class Resolver:
         )
         if not deterministic:
             return context
-        # A space of groups is reduced to its listed configs, because only the code of these was examined.
+        # A space that consists of groups of choices is reduced to its listed configs, because only their code was
+        # examined.
         candidates, other_bits = self.same_bits(context, context.candidates)
         reasons = {key: f"deterministic mode: {reason}" for key, reason in other_bits.items()}
         return replace(context, searched=ConfigSet(candidates), left_out={**left_out, **reasons}, other_bits=other_bits)
@@ -452,7 +453,10 @@ class Resolver:
         return decide_call(self._kernel, study_key, context, mode, can_measure, carry, promising)
 
     def carry(self, context: CallContext) -> tuple[Config, ...]:
-        """Calls :func:`silo.measuring.earlier_studies.carry_decision` for a call's study without trials."""
+        """Carries an earlier compiler's decision over to a call's study, which has no trials.
+
+        Returns the result of :func:`silo.measuring.earlier_studies.carry_decision`: the configs to try first.
+        """
         from silo.measuring.earlier_studies import carry_decision  # noqa: PLC0415  # decided calls skip it
         from silo.measuring.evaluators import CompiledArtifacts  # noqa: PLC0415
 

@@ -84,7 +84,7 @@ class Argument:
 
 @frozen
 class RecordedLaunch:
-    """One launch, in the order of its number. ``state`` is "running", "returned" or "failed"."""
+    """One recorded launch. ``state`` is "running", "returned" or "failed"."""
 
     number: int
     kernel: int

@@ -88,7 +88,7 @@ class LaunchableKernel(Generic[Call]):
                         _log.info("%s: %s", self.name, note)
 
     def check(self, call: Call) -> None:
-        """Makes the runs of one launch. Raises CheckError."""
+        """Checks one launch by repeated runs. Raises CheckError."""
         if self._begun is None:
             raise SiloError(f"{self.name}: its check was launched, and nobody waits for what it finds")
         finding = check_launch(self._begun(call))

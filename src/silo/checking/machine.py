@@ -36,9 +36,9 @@ __all__ = [
 class CheckFinding:
     """The first fault found in a launch.
 
-    ``what`` is a noun phrase, as "a load out of bounds". ``at`` is the rest of the message's first line: the place in
-    the kernel and the program. ``details`` are further lines of the message. :class:`silo.errors.CheckError` describes
-    the other fields.
+    ``what`` is a noun phrase, such as "a load out of bounds". ``at`` is the rest of the message's first line: the place
+    in the kernel and the program. ``details`` are further lines of the message. :class:`silo.errors.CheckError`
+    describes the other fields.
     """
 
     kind: str
@@ -130,8 +130,9 @@ Results = TypeVar("Results")
 class Doubt(Generic[About]):
     """A value that no result may depend on: the content of memory that was never written, for example.
 
-    ``about`` describes the value in terms of the kernel's kind. ``others`` are the numbers of replacement values that a
-    check tries: the doubt is reported if a run with one of them ends in another fault, or leaves other results.
+    ``about`` describes the value in terms of the kernel's kind. ``others`` has the number of each replacement value
+    that a check tries: the doubt is reported if a run with such a replacement ends in another fault, or leaves other
+    results.
     """
 
     about: About
@@ -196,7 +197,7 @@ class CheckedLaunch(Protocol[Schedule, Fault, About, Results]):
         return ()
 
     def run(self, schedule: Schedule, exchange: Exchange[About] | None = None) -> Ran[Fault, About]:
-        """Runs all programs. With ``exchange`` only the fault of the returned value is read."""
+        """Runs all programs. If ``exchange`` is passed, the caller reads only ``fault`` of the returned value."""
         ...
 
     def results(self) -> Results:

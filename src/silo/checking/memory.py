@@ -203,5 +203,5 @@ class MemoryLaunch(CheckedLaunch[Schedule, Fault, About, Contents]):
         self.memory.publish(results)
 
     def put_back(self) -> None:
-        """Restores the caller's arrays."""
+        """Restores the caller's arrays to their contents at the start of the launch."""
         self.memory.put_back()

@@ -75,7 +75,8 @@ def command(
     """
     from silo.cli.progress_bars import BuildProgress  # noqa: PLC0415  # heavy: only when the command runs
 
-    signing = None if key is None else read_key(key)  # before anything is compiled
+    # reads the key first, so that an error in it is found before anything is compiled
+    signing = None if key is None else read_key(key)
     if download and not toolchain:
         raise click.BadParameter("--download fetches toolchains: name one, such as --toolchain triton==3.6.0")
     changes = {"deterministic": True} if deterministic else {}

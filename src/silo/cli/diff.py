@@ -13,7 +13,7 @@ from silo.cli.parser import Argument, Option
 
 __all__ = ["command"]
 
-_SLOWER = 2.0  # percent by which a case may be slower by default; times within half of this count as equal
+_SLOWER = 2.0  # percent by which a case may be slower by default; a difference of up to half of this counts as none
 
 
 def _percent(value: str | None) -> str | None:

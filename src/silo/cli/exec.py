@@ -243,7 +243,7 @@ def _checking(path: Path) -> dict[str, str]:
     from silo.checking.crash_report import read_report  # noqa: PLC0415
     from silo.settings import absolute_path  # noqa: PLC0415
 
-    read_report(path)  # so that an error in it is reported before the program runs
+    read_report(path)  # reports an error in the file before the program runs
     return {"SILO_FLIGHT": "1", "SILO_FLIGHT_CHECK": str(absolute_path(path))}
 
 

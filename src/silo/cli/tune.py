@@ -189,7 +189,8 @@ def command(
     from silo.commands.results import TuneResults  # noqa: PLC0415
     from silo.commands.tune_cases import tune_path  # noqa: PLC0415
 
-    signing = None if key is None else read_key(key)  # before anything is measured
+    # reads the key first, so that an error in it is found before anything is measured
+    signing = None if key is None else read_key(key)
     quiet = quiet or events == "-"
     with (
         override(**changes),

@@ -191,7 +191,7 @@ def build_bundle(
     def read_blob(sha256: str) -> bytes | None:
         return documents.get(sha256) or shared.store.blobs.get(sha256)
 
-    note_trust(contents)  # before the file exists, because another process may use it at once
+    note_trust(contents)  # recorded before the file exists, because another process may use the file immediately
     before = header_of(output)
     written = write_bundle(output, contents, read_blob)
     return BuildSummary(

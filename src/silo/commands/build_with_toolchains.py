@@ -190,7 +190,7 @@ def _download(name: ToolchainName, folder: Path) -> None:
         # Only wheels are accepted, because installing a source distribution would run its code here.
         command += ["--no-deps", "--only-binary", ":all:", "--quiet", "--target", str(temporary), name.label]
         try:
-            done = subprocess.run(  # the label is a checked package name and version
+            done = subprocess.run(  # safe: the label was checked to be a package name and a version
                 command, capture_output=True, text=True, check=False, timeout=_PIP_SECONDS
             )
         except subprocess.TimeoutExpired:
@@ -341,7 +341,7 @@ def _options(
 
 
 def _build(environment: Environment, files: Sequence[Place], output: Path, options: Sequence[str]) -> Mapping[str, Any]:
-    """Builds in one environment. Raises CompileError with the message of that ``silo build``."""
+    """Runs ``silo build`` in one environment; returns its JSON. Raises CompileError with the message of that build."""
     name = environment.name
     done = environment.run(["build", *map(str, files), "-o", str(output), *options])
     if done.returncode or not output.is_file():

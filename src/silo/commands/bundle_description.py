@@ -74,7 +74,7 @@ class RuleRow:
     config: str
     time: str
     reason: str
-    compiler: str = ""  # the identity of the compiler whose code is chosen; "" if any compiler's code may be
+    compiler: str = ""  # the identity of the compiler whose code is chosen; "" if any compiler's code serves
     cases: int = 0
 
 
@@ -100,7 +100,10 @@ class CaseRow:
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """A row about one form of a plan: the calls that the form serves, its arguments, and its launches in order."""
+    """A row about one form of a plan: a recorded sequence of launches for the calls that meet the conditions ``holds``.
+
+    ``arguments`` describes the arguments of such a call; ``launches`` has the kernels in order.
+    """
 
     plan: str
     form: int
@@ -296,7 +299,8 @@ def _cases_by_bucket(
 def _times(bundle: Bundle, kernel: BundleKernel) -> dict[tuple[object, tuple[object, ...], bytes], int]:
     """Returns median times in nanoseconds from the bundle's own trials.
 
-    They are indexed by target, then extents and compiler ("" if rules name no compiler), then bucket and config.
+    A time's key is a tuple: first target, extents and compiler ("" if rules name no compiler), then bucket, then
+    config.
     """
     groups: dict[tuple[object, tuple[object, ...]], list[Trial]] = {}
     for study, trial in measured_trials(bundle, kernel.name):

@@ -35,7 +35,7 @@ __all__ = [
     "write_frameworks_cache",
 ]
 
-_PULL_LEASE_S = 3600  # seconds; copying a whole store may take long
+_PULL_LEASE_S = 3600  # seconds that the lease on the remote store lasts: copying a whole store may take long
 
 # For each kind of source whose framework has a cache of its own: the function that writes a bundle's files to that
 # cache, and the function that writes the decisions of the framework's tuners to a lock file.
@@ -56,7 +56,7 @@ def _own_folder() -> Path:
 
 
 def store_usage() -> dict[str, int | str]:
-    """Returns the store's folder, and the number of files and bytes of each part."""
+    """Returns the store's folder, and the number of files and bytes of each part of the store (blobs, records, ...)."""
     root = _own_folder()
     usage = store.usage(root)
     result: dict[str, int | str] = {"root": str(root)}
@@ -101,7 +101,7 @@ def prune_store(max_bytes: int | None, *, losers: bool = False, older_s: float =
 
     Raises:
         StoreError: the store cannot be pruned.
-        ValueError: neither a size, nor an age, nor ``losers``.
+        ValueError: the call passes none of ``max_bytes``, ``older_s`` and ``losers``.
     """
     root = _own_folder()
     try:

@@ -42,7 +42,7 @@ __all__ = ["BundleComparison", "CaseComparison", "CodeChange", "Numbers", "compa
 
 _PPM = 1_000_000
 
-# A variant's target, types, facts and config, as text.
+# A variant's target, argument types, assumptions (such as alignment) and config, as text.
 _Key = tuple[str, str, str, str]
 
 
@@ -194,8 +194,8 @@ def compare_bundles(
     """Compares two bundles. A Python file with kernels is compiled for the device first.
 
     Each case that both have runs once with each bundle's code, on the same arrays, and all arrays are compared, not
-    only expected ones. Then both bundles' code is launched alternately until the ratio of their times is decided. This
-    happens in a separate process if the device allows it: then a kernel that crashes costs only its own case.
+    only expected ones. Then both bundles' code is launched alternately until the ratio of their times is decided. The
+    code runs in a separate process if the device allows it: then a kernel that crashes costs only its own case.
 
     Args:
         old: the bundle, or file, that the other is compared with.
@@ -260,7 +260,7 @@ def failures(comparison: BundleComparison, slower: float | None, numbers: str | 
     ``slower`` is the fraction by which a case may be slower: a case fails if it is certainly slower by more than half
     of this fraction. ``numbers`` is ``tolerance`` (a case fails if its results are outside its tolerance, or if it
     expects nothing and the results differ) or ``bits`` (a case fails if any bit differs). A case that failed to run, or
-    that was removed, fails both.
+    that was removed, fails by any of these criteria.
     """
     refused: list[str] = []
     for case in comparison.cases:
@@ -541,7 +541,7 @@ def _numbers(old: _Side, new: _Side, case: PreparedCase) -> Numbers:
 def _distance(old: NDArray[Any], new: NDArray[Any]) -> float | None:
     """Returns the largest difference between two arrays of numbers.
 
-    It is infinite if an element is NaN or infinite in only one of them.
+    The difference is infinite if an element is NaN or infinite in only one of the arrays.
     """
     import numpy as np  # noqa: PLC0415  # only if results differ
 

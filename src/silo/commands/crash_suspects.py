@@ -26,13 +26,13 @@ __all__ = [
 MOST_BYTES = 1 << 30
 """The memory that the arrays of a checked launch may take at most."""
 
-# Kinds of findings that depend only on addresses, sizes and numbers. Other kinds may depend on the values in arrays.
+# Kinds of findings that depend only on addresses, sizes and scalars. Other kinds may depend on the values in arrays.
 _BY_ADDRESS = frozenset(("out of bounds", "misaligned", "overflow", "hint", "endless", "race", "read-only"))
 
 
 @frozen
 class Suspect:
-    """A group of equal launches: the one to check, and the numbers of all, the last first."""
+    """A group of equal launches: the launch to check, and the launch numbers of all, the last first."""
 
     launch: RecordedLaunch
     numbers: tuple[int, ...]
@@ -78,7 +78,7 @@ def suspects_of(report: CrashReport) -> list[Suspect]:
 def likeness_of(report: CrashReport, launch: RecordedLaunch) -> object:
     """Returns a value that is equal for equal launches, of which only one is checked.
 
-    Launches are equal if they have equal kernel texts, numbers, extents, and kept bytes.
+    Launches are equal if their kernel texts, grids, scalar arguments, array sizes and kept array contents are equal.
     """
     kernel = report.kernels[launch.kernel]
     first: dict[int, int] = {}

@@ -112,7 +112,7 @@ def examine_crash(
     to_check = [suspect for suspect, reason in zip(suspects, reasons, strict=True) if not reason]
     examiner = Examiner(report, trust=trust)
     for kernel in dict.fromkeys(entry.launch.kernel for entry in to_check):
-        examiner.consent(report.kernels[kernel])  # before a process is started
+        examiner.consent(report.kernels[kernel])  # raises, if consent is missing, before a process is started
     checked = {entry.numbers: entry for entry in _checked(path, to_check, report, trust=trust, seconds=seconds)}
     verdicts = tuple(
         checked[suspect.numbers]
@@ -291,7 +291,7 @@ class Examiner:
             if content is not None and content.size == size:
                 base[:] = np.frombuffer(self._report.content(content), np.uint8)
             elif size:
-                # As numbers of any floating-point format, these bytes have moderate values.
+                # Read as a number of any floating-point format, these bytes give a moderate value.
                 base[:] = random.integers(0x3A, 0x3F, size, np.uint8)
             bases[low] = base
         return bases
@@ -322,7 +322,8 @@ def _variant(kernel: CrashKernel) -> Variant:
     """Returns a variant of the kernel's text for this CPU. The text contains its constants already."""
     options = Config.of(enable_fp_fusion=bool(kernel.members["fp_fusion"]))
     target = device_named("cpu").target
-    # The signature is None, because the text declares no types. The user's consent is for a text without it too.
+    # The signature is None, because the text declares no types. The user's consent, too, is to a variant without a
+    # signature.
     return Variant(kernel.name, "", cast("Signature", None), Specialization(), options, target)
 
 

@@ -144,7 +144,7 @@ def _package_lacking(kind: SourceKind) -> str:
 
 
 def _is_for(toolchain: Toolchain, compiler: str, source_kind: str, target: Target) -> bool:
-    """Returns whether a compiler's declaration has this kind of source and this target; True if it cannot be read."""
+    """Returns whether a compiler's declaration has this kind of source and this target; True for an unreadable one."""
     declared = toolchain.declaration(compiler)
     return isinstance(declared, Rejected) or bool(declared.takes(source_kind, target))
 

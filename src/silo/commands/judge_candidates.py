@@ -65,7 +65,8 @@ def judge(
         source: the candidate's file, or its text (recognised by a line end in it); or a list of candidates, each of
             which is judged.
         device: where an accepted candidate is timed against the task's baseline: ``cpu``, a GPU of this machine such as
-            ``cuda`` or ``cuda:1``, or None for no timing. A GPU also launches candidates without a baseline.
+            ``cuda`` or ``cuda:1``, or None for no timing. If it is a GPU,
+            candidates are launched on it and their results are compared even if the task has no baseline.
         targets: GPU targets, such as ``cuda:sm_90a``, for which candidates are compiled, and their shared memory and
             registers compared with the task's limits. No GPU is needed.
         jobs: how many candidates are judged at a time; the number of CPUs by default.

@@ -70,7 +70,8 @@ class LaunchChecks:
         self._launches_to_check = {
             (report.kernels[suspect.launch.kernel].name, suspect.launch.grid) for suspect in suspects_of(report)
         }
-        # by the id of a binding's tag; the tag is kept in the value, so that no other object gets the id
+        # Descriptions of kernels, by the id of a binding's tag. The value also holds the tag, so that no other object
+        # gets the id.
         self._kernels: dict[int, tuple[object, CrashKernel]] = {}
         self._number = 0
         self._logged: set[str] = set()

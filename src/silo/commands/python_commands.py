@@ -60,7 +60,8 @@ def build(
         The file, counts, and a row for each kernel and target; it is shown as a table.
 
     Raises:
-        SiloError: as ``silo build`` fails: a kernel without cases, a target that nothing compiles for, a wrong result.
+        SiloError: ``silo build`` would fail: a kernel without cases, a target that nothing compiles for, a wrong
+            result.
     """
     from silo.commands.build_bundle import build_bundle  # noqa: PLC0415  # heavy: only when it is called
     from silo.settings import override  # noqa: PLC0415
@@ -127,7 +128,7 @@ def tune(
 
     Raises:
         TuneError: no config of a case can be used; every trial is kept.
-        SiloError: as ``silo tune`` fails.
+        SiloError: ``silo tune`` would fail for another reason.
     """
     from silo.commands.results import TuneResults  # noqa: PLC0415  # heavy: only when it is called
     from silo.commands.tune_cases import tune_path  # noqa: PLC0415

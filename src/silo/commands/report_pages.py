@@ -32,7 +32,7 @@ class ReportRow:
     """A study on a page.
 
     ``ratio`` is the default config's time divided by the winner's. ``reached`` is the speed as a fraction of the
-    hardware's limit. Each is None if unknown.
+    hardware's limit. ``ratio`` and ``reached`` are None if unknown.
     """
 
     page: str
@@ -97,7 +97,7 @@ def write_reports(
     texts = {
         file: kernel_page(name, path.name, reports, others.get(name, ())) for file, (name, reports) in pages.items()
     }
-    # A kernel may be called "index". File names of kernels never contain "~".
+    # If a kernel is called "index", the index page gets another name: file names made from kernel names contain no "~".
     write_texts(
         folder, {**texts, "index~.html" if "index.html" in pages else "index.html": index_page(path.name, pages)}
     )

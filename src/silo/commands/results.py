@@ -94,9 +94,9 @@ class _Rows(Sequence[Row], Generic[Row]):
 class BuildRow:
     """A kernel built for a target: the number of its variants and configs, and the config of its first case.
 
-    ``choice`` is that config, and ``measured`` is its decision source. ``configs`` of the ``space`` configs of all its
-    cases are packed; both are 0 without a choice of configs. ``serves`` lists the extents that its variants were built
-    for; it is empty if they take any extents.
+    ``choice`` is that config, and ``measured`` is its decision source. ``space`` is the number of configs of all its
+    cases, and ``configs`` the number of those that are packed; both numbers are 0 if the kernel has no choice of
+    configs. ``serves`` lists the extents that its variants were built for; it is empty if they take any extents.
     """
 
     kernel: str

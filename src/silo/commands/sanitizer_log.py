@@ -106,7 +106,7 @@ def _counted_again(finding: SanitizerFinding) -> SanitizerFinding:
 
 
 def join_findings(findings: Sequence[SanitizerFinding], verdicts: Sequence[Verdict]) -> list[JoinedFinding]:
-    """Returns each finding with the outcome of the check of its kernel. If there are several, "named" is preferred."""
+    """Returns each finding with the outcome of the check of its kernel; of several outcomes, "named" is preferred."""
     order = ("named", "undecided", "clean")
     joined: list[JoinedFinding] = []
     for finding in findings:

@@ -76,7 +76,8 @@ def code_of(
         kernels: the only kernels to show.
         target: the target to compile for; by default the CPU, or this machine's GPU for forms that only its code has.
             For a bundle, by default the target of the first variant that fits.
-        case: the label of the case whose types and facts are used; by default the first case. For files only.
+        case: the label of the case whose argument types and specialization are used; by default the first case. For
+            files only.
         config: values, for example ``BLOCK=128, num_warps=4``; by default the config that calls get.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The plan of a build: which variants to compile, and why. Reads no state; all facts are arguments."""
+"""The plan of a build: which variants to compile, and why. Reads no state; its functions get all data as arguments."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def first_of(
 
 
 def within_bytes(sizes: Iterable[tuple[T, int, Sequence[tuple[str, int]]]], limit: int | None) -> frozenset[T]:
-    """Returns the items whose blobs, (sha256, size), fit into a limit of bytes; equal blobs count once.
+    """Returns the items whose blobs, pairs of sha256 and size, fit into a limit of bytes; equal blobs count once.
 
     Each item comes with its rank. Items of rank 0 always stay. The others are taken by rank, then in the given order.
     """

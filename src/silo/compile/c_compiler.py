@@ -16,7 +16,7 @@ from silo.settings import child_environment, search_path
 
 __all__ = ["COMPILERS", "CCompiler", "choose_compiler", "find_compiler", "identify", "installed_places"]
 
-# Tried in this order unless a setting names a compiler.
+# Names of C compilers, which are tried in this order unless a setting names a compiler.
 COMPILERS = ("cc", "gcc", "clang")
 
 # The compilers for code of another family of machines, by family.
@@ -37,10 +37,11 @@ def choose_compiler(
 ) -> tuple[str, ...]:
     """Returns the command to run, from the requested name and the path at which each name was found (None: not found).
 
-    ``requested`` is looked up as a whole, because the path of a compiler may contain spaces, and otherwise by its first
-    word, which arguments may follow (``ccache gcc``). A requested compiler that was not found is an error; no other
-    compiler is used instead. ``need`` names, in the error's message, the feature that needs a compiler. ``family`` is
-    the family of machines that the code is for (``aarch64``, ``x86-64``) if it is not this machine's.
+    First ``requested`` as a whole is looked up, because the path of a compiler may contain spaces. If it is not found,
+    its first word is looked up, and the other words are arguments (``ccache gcc``). A requested compiler that was not
+    found is an error; no other compiler is used instead. ``need`` names, in the error's message, the feature that needs
+    a compiler. ``family`` is the family of machines that the code is for (``aarch64``, ``x86-64``) if it is not this
+    machine's.
 
     >>> choose_compiler(None, {"cc": None, "gcc": "/usr/bin/gcc"})
     ('/usr/bin/gcc',)
@@ -78,7 +79,9 @@ def choose_compiler(
 
 
 def find_compiler(requested: str | None, need: str = "CPU kernels need", family: str = "") -> CCompiler:
-    """Finds the compiler and runs it for its version; both are cached for the life of the process, by ``PATH``.
+    """Returns the C compiler, with the version that the compiler itself reports.
+
+    The result is cached for the life of the process, for each value of ``PATH``.
 
     ``family`` is the family of machines that the code is for. Other families than this machine's need a cross compiler,
     unless ``requested`` names a compiler.

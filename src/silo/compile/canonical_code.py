@@ -65,9 +65,10 @@ class ModuleCode:
 def module_code(text: str | bytes, name: str, project: Project, *, package: bool = False) -> ModuleCode:
     """Returns the code of the module called ``name``. ``package``: the text is of an ``__init__.py``.
 
-    Comments, documentation and layout do not count, nor do the path of the module and the paths of modules that it
-    imports: in ``from silo.x.y import z`` the name ``z`` counts, and the number of the module if it is covered. Covered
-    modules, also those imported as a whole, are numbered in an order that does not depend on their names.
+    Comments, documentation and layout do not affect the digest. Neither do the path of the module and the paths of
+    modules that it imports: in ``from silo.x.y import z`` only the name ``z`` counts, and the number of the module if
+    the digest covers it. Covered modules, also those imported as a whole, are numbered in an order that does not depend
+    on their names.
 
     Raises:
         SyntaxError: the text is not Python.
@@ -189,7 +190,8 @@ class _Form:
                 module_name = f"{base}.{alias.name}"
                 if module_name not in self._project.modules:
                     imports.append((f"{alias.name} as {local}", base))
-                # If the name means this module everywhere, its uses are labelled, and the import needs no label.
+                # If the local name means this module in the whole file, each use of the name is labelled, and the
+                # import needs no label.
                 elif self._bound.get(local) != module_name:
                     imports.append((f"module as {local}", module_name))
             return True

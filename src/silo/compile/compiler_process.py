@@ -25,7 +25,7 @@ __all__ = ["compiler_process", "end_group_with_this_process", "memory_note", "ru
 
 _SHELL = "/bin/sh"
 _KEEP = "read _; kill -KILL 0"
-# The limit also holds for all programs that the compiler starts. A lower limit of the system stays.
+# Limits the memory of the compiler and of all programs that it starts. A lower limit of the system stays.
 _LIMIT = 'ulimit -v "$0" 2>/dev/null; exec "$@"'
 _SAID_OF_MEMORY = ("out of memory", "memory exhausted", "Cannot allocate memory", "bad_alloc", "memory allocation")
 

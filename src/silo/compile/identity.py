@@ -42,7 +42,7 @@ __all__ = [
     "remember",
 ]
 
-SHIPPED = "code_digests.json"  # the file beside this module, if it was installed from a wheel
+SHIPPED = "code_digests.json"  # the name of the file with a wheel's digests, which is beside this module
 _TABLE_SCHEMA = "code-digests/1"
 _MOST = 64  # the most stored entries: one for each compiler and each state of the code that ran lately
 _DIGEST = re.compile("[0-9a-f]{32}")
@@ -50,7 +50,7 @@ _DIGEST = re.compile("[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True)
 class KnownDigest:
-    """A digest of code, with the names that it depends on: for each, whether a module has that dotted name."""
+    """A digest of code. ``names`` has each dotted name that the digest depends on, and whether a module had it."""
 
     digest: str
     names: Mapping[str, bool]
@@ -165,8 +165,9 @@ def code_digest(*packages: str) -> str:
 
     A version number that is raised by hand could be forgotten, and then old artifacts would count as current. The files
     are read once a process, in some milliseconds, and only by a process that compiles or reads artifacts from the
-    store: a bundle names the compiler of its kernels, and nothing is computed. The digest of equal bytes is stored
-    beside Python's byte code; without it the files are parsed, which takes most of a second.
+    store. A process that only launches from a bundle computes no digest, because the bundle names the compiler of its
+    kernels. The digest is stored beside Python's byte code, under a hash of the files' bytes; if none is stored, the
+    files are parsed, which takes most of a second.
     """
     files, exists = covered_files(packages), _finder(packages)
     content = _content(files)

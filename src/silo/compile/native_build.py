@@ -44,7 +44,7 @@ def build(
     in order.
 
     Raises:
-        CompileError: the compiler refused; contains its message, and the path of the kept C source. Also raised in a
+        CompileError: the compiler rejected the text; has its message and the path of the kept text. Also raised in a
             child that a signal handler forked meanwhile. :class:`InternalCompilerError` for a fault of the compiler
             itself.
     """
@@ -61,7 +61,7 @@ def build_beside(
     compile_flags: tuple[str, ...],
     toolchain: CCompiler,
 ) -> tuple[BuiltObject, tuple[bytes, ...]]:
-    """Builds ``source`` and links it with the objects of ``shared``. Returns the linked object and these objects.
+    """Builds ``source`` and links it with the objects of ``shared``. Returns the linked object and those of ``shared``.
 
     ``shared`` has texts, which are compiled at the same time as ``source``, and finished objects. The linked object has
     the same bytes as :func:`build` makes with these objects. ``compile_flags`` are ``flags`` without the linker's

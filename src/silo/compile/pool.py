@@ -112,8 +112,8 @@ class WorkerPool:
         return self._most
 
     def _begin_anew(self) -> None:
-        # In a child after a fork. The fields are replaced, not cleared: a thread of the parent, which does not exist
-        # here, may have been changing the old objects at the fork.
+        # Called in a child after a fork. The fields are replaced, not cleared: a thread of the parent, which does not
+        # exist here, may have been changing the old objects at the fork.
         inherited, self._processes = self._processes, set()
         self._queue = deque()
         self._entries = {}

@@ -125,7 +125,7 @@ class Toolchain:
         return decisions
 
     def _accepts(self, name: str, source_kind: str, target: Target) -> Decision:
-        """Returns a compiler's own decision, which may depend on installed tools. Called if its declaration accepts."""
+        """Returns a compiler's own decision, which may depend on installed tools. Called if the declaration accepts."""
         loaded = self.load(name)
         if isinstance(loaded, Rejected):
             return loaded

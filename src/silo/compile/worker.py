@@ -23,8 +23,8 @@ from silo.gc_pause import seldom_collected
 __all__ = ["main"]
 
 # The process that started the workers meanwhile runs the front end for the next jobs, one after another. If the workers
-# take CPU time from that process, they soon have no job to compile. Measured with 32 configs of a CuTe product on two
-# cores: docs/performance.md.
+# take CPU time from that process, they soon have no job to compile. Measured with 32 configs of a matrix product in
+# CuTe on two cores: docs/performance.md.
 _NICE = 5
 
 

@@ -207,7 +207,7 @@ class WorkerProcess:
         if not hasattr(os, "waitid"):  # macOS before Python 3.13; the exit status may then be that of our own signal
             time.sleep(0.1)
             return
-        # WNOWAIT leaves the process a zombie, so that no other group can get its number yet.
+        # WNOWAIT leaves the process a zombie, so that no other process group can get this group's number yet.
         for _ in range(100):
             try:
                 if os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:

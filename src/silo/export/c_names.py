@@ -62,7 +62,7 @@ class Names:
         self._used = set(used_names)
 
     def give(self, text: str) -> str:
-        """Returns an identifier for ``text`` that is not taken yet, and takes it.
+        """Returns an identifier that is made from ``text`` and not taken yet; from then on it is taken.
 
         If necessary, a number from 2 is appended.
 

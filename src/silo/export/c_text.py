@@ -447,7 +447,10 @@ def _argument(
 
 
 def _grid(function: ExportedFunction, case: CaseRecipe) -> str:
-    """Returns the grid of a case. It must be the same with every config that a call may get."""
+    """Returns the grid of a case as C++ text.
+
+    Raises _LeftOutError if the grid is unknown or is not the same with every config that a call may get.
+    """
     if case.grid is None:
         raise _LeftOutError("neither the bundle nor the case says its grid")
     values = {name: recipe.value for name, recipe in case.arguments if isinstance(recipe, ScalarRecipe)}

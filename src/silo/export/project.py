@@ -64,8 +64,8 @@ class Differences:
     """The differences between a folder and an export, by names of files.
 
     ``edited`` files were changed by hand since they were written. ``foreign`` files were not written by an export and
-    have the name of a file to write. ``stale`` files are written anew, ``missing`` files do not exist, ``superfluous``
-    files belong to an earlier export.
+    have the name of a file to write. ``stale`` files were written by an export and now need other contents. ``missing``
+    files do not exist. ``superfluous`` files were written by an export and are no longer part of it.
     """
 
     edited: tuple[str, ...] = ()

@@ -1,8 +1,8 @@
 """Heuristics: propose configs, with reasons, from the target, the sizes and a few facts about the kernel.
 
 Pure functions, with a module for each kind of kernel. They read nothing from the machine they run on: choices for AMD
-or Intel follow from the target, so cross-compiling finds the same configs as the device would. The values follow
-PyTorch 2.13 (Inductor).
+or Intel follow from the target, so a cross-compiling machine gets the same configs as a machine with the device. The
+values follow PyTorch 2.13 (Inductor).
 """
 
 from silo.heuristics.blocks import fixed, foreach, lookup, lookup_key, template, user

@@ -69,8 +69,8 @@ def clamp_warps(
 def grow_for_grid(hint: int, block: int, warps: int, target: TargetFacts) -> int | Rejected:
     """Returns the smallest block size of x, from ``block`` up, that allows a launch over ``hint`` elements.
 
-    If there is none, returns the reason. CUDA limits the number of programs along x; HIP limits the number of threads
-    (programs x warps x lanes) of all programs.
+    If no block size allows the launch, returns the reason. CUDA limits the number of programs along x; HIP limits the
+    number of threads (programs x warps x lanes) of all programs.
     """
     per_program = warps * target.warp_size if target.is_hip else 1
     limit, largest = MAX_GRID[0], max_block("x", target)

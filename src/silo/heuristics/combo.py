@@ -50,7 +50,7 @@ class SubKernel:
     """One kernel of a combo. Equal sub-kernels need to be tuned only once.
 
     ``names`` maps usual names of block sizes to the combo's names ({"XBLOCK": "BLOCK_A"}), or to "" for a block size
-    that is a literal. A name that is not in it ends in the sub-kernel's number (``XBLOCK_0``).
+    that is a literal. A block size that ``names`` lacks has its usual name with the sub-kernel's number (``XBLOCK_0``).
     """
 
     kind: Literal["pointwise", "reduction", "persistent_reduction"]
@@ -109,10 +109,10 @@ def combo(
             configs set that parameter; otherwise they set the name without the number (``XBLOCK``), once for the whole
             combo. None: every name keeps its number.
         grouped: whether equal sub-kernels are tuned together.
-        effort: as for the sub-kernels.
+        effort: the number of configs wanted for each sub-kernel.
 
     Raises:
-        SpaceError: without sub-kernels.
+        SpaceError: ``kernels`` is empty.
     """
     if not kernels:
         raise SpaceError("a combo without sub-kernels has no config")
@@ -350,7 +350,7 @@ class BoundCombo:
 
     @property
     def needed(self) -> tuple[tuple[str, Node], ...]:
-        """Pairs for the lengths of whole rows, on which results depend: a constexpr, and its value as an expression."""
+        """For each length of a whole row, its constexpr and its value as an expression; results depend on the value."""
         return tuple((name, self.parts[number].row_length) for number, name in self.rows)
 
     def plan(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> ComboLayout:
@@ -412,8 +412,7 @@ def combo_space(
         constants: other constexprs and options that every config sets.
 
     Raises:
-        SpaceError: without sub-kernels, or if a sub-kernel has a kind that combos do not support, constants or an
-            effort.
+        SpaceError: ``parts`` is empty, or a sub-kernel has constants, an effort, or a kind that combos do not support.
     """
     if not parts:
         raise SpaceError("a combo without sub-kernels has no config")

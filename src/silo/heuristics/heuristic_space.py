@@ -165,8 +165,8 @@ class BoundSpace:
     """A heuristic's space for one kernel.
 
     ``sizes`` holds each dimension's size as an expression over the kernel's scalar arguments; ``blocks`` are the
-    block-size constexprs. For an inferred space, ``why`` is the reason, and ``placed`` names the block sizes that its
-    grid must depend on.
+    block-size constexprs. For an inferred space, ``why`` is the reason for it, and ``placed`` names the block sizes
+    that the kernel's grid must depend on.
     """
 
     kernel: str
@@ -196,7 +196,10 @@ class BoundSpace:
 
     @property
     def needed(self) -> tuple[tuple[str, Node], ...]:
-        """The constexpr for the length of a whole row, on which results depend, and its value; empty without one."""
+        """The constexpr for the length of a whole row, with its value as an expression; empty if there is none.
+
+        The kernel's results depend on this value.
+        """
         return ((self.made_by.row, self.row_length),) if self.made_by.row else ()
 
     @property

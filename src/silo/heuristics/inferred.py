@@ -40,7 +40,7 @@ _FORMS = (
 _GROUP = re.compile(r"GROUP(?:SIZE)?M?")
 
 # For each role of a block size (``m`` for BLOCK_M): the usual names, in lower case, of the argument that is the size of
-# the block's dimension. The first name that a kernel has counts.
+# the block's dimension. If a kernel has arguments with several of these names, the first name in the tuple is chosen.
 SIZE_NAMES: dict[str, tuple[str, ...]] = {
     "x": ("xnumel", "n_elements", "num_elements", "numel", "size", "length", "n_cols", "cols", "width", "n"),
     "y": ("ynumel", "n_rows", "num_rows", "rows", "height", "m"),
@@ -89,7 +89,7 @@ def open_blocks(signature: Signature, computed: Collection[str] = ()) -> tuple[s
 
 
 def open_sizes(signature: Signature) -> tuple[str, ...]:
-    """Returns the parameters whose names are names of sizes."""
+    """Returns the scalar parameters that have one of the usual names of sizes (:data:`SIZE_NAMES`)."""
     scalars = (ParameterKind.ANY, ParameterKind.INTEGER)
     return tuple(p.name for p in signature.parameters if p.kind in scalars and p.name.lower() in _ALL_SIZES)
 
@@ -172,7 +172,7 @@ def use_of(traits: Traits, lengths: Mapping[str, int]) -> KernelUse:
 
 
 def common_use(kernel_use: KernelUse, other: KernelUse) -> KernelUse:
-    """Returns the facts that hold in both of two uses of a kernel, which were read with two sizes of every block.
+    """Returns the facts on which two readings of a kernel's code agree, made with two sizes of every block.
 
     One reading is not enough, because a block size may equal a constant of the kernel by chance.
     """

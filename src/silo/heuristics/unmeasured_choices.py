@@ -120,7 +120,7 @@ def cooperative_fits(hints: SizeHints | Mapping[str, int]) -> Decision:
 # The best number of programs for each thread: few enough that a program reuses the data it loads, and enough that all
 # threads end at about the same time.
 _EACH = 4
-# The penalty each time that the number of programs falls to half of the number of threads, because threads are idle.
+# The penalty for idle threads, as a factor of log2(threads / programs) if there are fewer programs than threads.
 _IDLE = 4.0
 
 

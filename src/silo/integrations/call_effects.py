@@ -1,4 +1,4 @@
-"""Determines what a call's kernel does to each array (read, write, both), from lowered code or the author's words."""
+"""Determines whether a call's kernel reads or writes each array, from lowered code or the author's declaration."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def _missing_level() -> Target:
 def _maker_and_model() -> tuple[str, str]:
     """Returns the maker (GenuineIntel, AuthenticAMD, an ARM implementer's number) and the model, as Linux names them.
 
-    Both are "" on other systems.
+    Maker and model are "" on other systems.
     """
     values: dict[str, str] = {}
     try:

@@ -119,7 +119,7 @@ def _intersect(shared: frozenset[str] | None, features: Iterable[str]) -> frozen
 
 @cache
 def gather_facts() -> CpuFacts:
-    """Reads the facts of this machine; without features if the system does not report them as Linux does."""
+    """Reads the facts of this machine. The features are empty if the system does not report them as Linux does."""
     try:
         model, features = parse_cpuinfo(_CPUINFO.read_text(encoding="utf-8", errors="replace"))
     except OSError:

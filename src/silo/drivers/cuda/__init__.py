@@ -12,7 +12,8 @@ DRIVER = DriverDeclaration(
     arch=r"sm_[1-9][0-9]{1,2}[af]?",
     example="sm_90a",
     suffixes="af",
-    # The comment on each figure names the device, and the source of the figure.
+    # The number of multiprocessors of one device of each arch. The comments name the device and the source of the
+    # number.
     units=MappingProxyType(
         {
             "sm_70": 80,  # V100 (sysrqmts.com)

@@ -13,7 +13,8 @@ DRIVER = DriverDeclaration(
     example="gfx942",
     # 32 lanes on RDNA (gfx10 and later), 64 on CDNA and GCN (gfx9 and older).
     warps=((r"gfx[1-9][0-9]([0-9a-f]{2}|-.*)", 32), (r".*", 64)),
-    # From the ROCm documentation (rocm.docs.amd.com, "AMD GPU hardware specifications").
+    # The number of compute units of one device of each arch, from the ROCm documentation (rocm.docs.amd.com, "AMD GPU
+    # hardware specifications").
     units=MappingProxyType(
         {
             "gfx908": 120,  # MI100

@@ -94,7 +94,7 @@ class Kernel:
             self._operator(*arguments, **block_values)
             return
         array = _class_of("numpy", "ndarray")
-        for at in self._written:  # tvm-ffi does not pass on that an array is read-only
+        for at in self._written:  # checked here, because tvm-ffi ignores that an array is read-only
             if isinstance(arguments[at], array) and not arguments[at].flags.writeable:
                 raise ValueError(f"{self._name}: argument {at} is written, and the array is read-only")
         if self._function is None:

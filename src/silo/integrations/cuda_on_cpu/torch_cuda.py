@@ -52,7 +52,7 @@ _RESET = (
     "reset_peak_host_memory_stats",
     "set_per_process_memory_fraction",
 )
-_CUDA_VERSION = "12.8"  # major.minor, because programs parse it
+_CUDA_VERSION = "12.8"  # of the form major.minor, because programs parse it
 
 
 class _DeviceBlock:
@@ -169,7 +169,7 @@ def replace_devices(torch: Any, device: PretendedDevice) -> None:  # noqa: ANN40
         put((accelerator,), name, of_device(None))
     put((accelerator,), "current_accelerator", accelerator_now)
     cuda.device = cuda.device_of = cuda._DeviceGuard = accelerator.device_index = _DeviceBlock  # noqa: SLF001
-    torch.cpu.device = _DeviceBlock  # for torch.get_device_module(x.device), because x.device is "cpu" here
+    torch.cpu.device = _DeviceBlock  # torch.get_device_module(x.device) is torch.cpu, as x.device is "cpu" here
 
     def device_index(device: Any = None, optional: bool = False, allow_cpu: bool = False) -> int:  # noqa: ANN401, ARG001, FBT001, FBT002
         return index_of(device)
@@ -370,7 +370,7 @@ def replace_loading(torch: Any) -> None:  # noqa: ANN401
     serialization.register_package(19, lambda storage: None, restored)  # noqa: ARG005  # pyright: ignore[reportUnknownLambdaType]
 
 
-# ---- Streams and events of torch.cuda on the CPU, which does all work at once ----
+# ---- Streams and events of torch.cuda on the CPU, where each operation is finished when its call returns ----
 
 
 _numbers = itertools.count(1)
@@ -407,17 +407,17 @@ class Stream:
         return torch.device("cuda", 0)
 
     def query(self) -> bool:
-        """Returns True: all work is done at once."""
+        """Returns True: all earlier work has finished."""
         return True
 
     def synchronize(self) -> None:
-        """Does nothing: all work is done at once."""
+        """Does nothing: all earlier work has finished."""
 
     def wait_stream(self, stream: object) -> None:
-        """Does nothing: all work is done at once."""
+        """Does nothing: all earlier work has finished."""
 
     def wait_event(self, event: object) -> None:
-        """Does nothing: all work is done at once."""
+        """Does nothing: all earlier work has finished."""
 
     def record_event(self, event: Event | None = None) -> Event:
         """Records ``event``, or a new event, and returns it."""
@@ -472,7 +472,7 @@ class StreamContext:
     """``torch.cuda.stream(s)``: makes ``s`` this thread's current stream within a block; None changes nothing."""
 
     def __init__(self, stream: Stream | None) -> None:
-        """Keeps the stream for the block."""
+        """Keeps the stream, which the block makes current."""
         self.stream = stream
 
     def __enter__(self) -> None:
@@ -525,14 +525,14 @@ class Event:
         return (end_event._at_s - self._at_s) * 1e3
 
     def query(self) -> bool:
-        """Returns True: earlier work is done at once."""
+        """Returns True: all earlier work has finished."""
         return True
 
     def wait(self, stream: object = None) -> None:
-        """Does nothing: earlier work is done at once."""
+        """Does nothing: all earlier work has finished."""
 
     def synchronize(self) -> None:
-        """Does nothing: earlier work is done at once."""
+        """Does nothing: all earlier work has finished."""
 
     def __repr__(self) -> str:
         return "<torch.cuda.Event>"

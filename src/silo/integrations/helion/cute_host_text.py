@@ -68,8 +68,8 @@ class OperandDescription:
 class StoreDescription:
     """The store of a matmul's result, which TMA copies from shared memory.
 
-    ``box`` is the size of a copy in elements if Helion gives one. ``names`` are the kernel parameters that take the TMA
-    atom and tensor.
+    ``box`` is the size of one TMA copy in elements, None if Helion gives no size. ``names`` are the kernel parameters
+    that take the TMA atom and tensor.
     """
 
     result: int

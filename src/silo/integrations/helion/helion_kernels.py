@@ -40,7 +40,7 @@ _CONSTANT = "constexpr"
 
 @frozen
 class _Made:
-    """A Silo kernel (``made``) for one kernel of Helion, and the facts that the Silo kernel was made for.
+    """A Silo kernel (``made``) for one kernel of Helion, and the values that the Silo kernel was made for.
 
     ``said`` are the attributes that Helion set on its kernel. ``own`` are the grid and the ranks of the arguments, if
     Silo generated a host function that contains them; otherwise ``own`` is empty. ``kernel``, Helion's object, is
@@ -103,8 +103,8 @@ def _host_values(arguments: Sequence[object], grid: Axes) -> tuple[object, ...]:
 def silo_kernel(kernel: object, arguments: Sequence[object], grid: Axes, block: Axes, *, dynamic: bool = False) -> Any:  # noqa: ANN401
     """Makes a Silo kernel of a Helion kernel, for calls with arguments of these types.
 
-    With ``dynamic``, shapes and strides are not constants of the code even if the kernel is marked otherwise. This is
-    necessary for arrays without elements, whose shapes the DSL cannot make constant.
+    With ``dynamic``, shapes and strides are not constants of the code even if the kernel is marked otherwise.
+    ``dynamic`` is necessary for arrays without elements, whose shapes the DSL cannot make constant.
 
     Raises:
         UnsupportedError: a plan that Silo does not serve.
@@ -119,7 +119,8 @@ def silo_kernel(kernel: object, arguments: Sequence[object], grid: Axes, block: 
     if marks.plain:
         return cute(kernel, signature=signature, block=block, cluster=marks.cluster, layouts=layouts, name=name)
     parameters, host = host_parameters(signature, arguments), "silo"
-    if shares_loads(name, marks.plans, len(arguments)):  # multicast loads need tensor maps that only the DSL makes
+    # these are multicast loads, and only the DSL's own host code makes the tensor maps for them
+    if shares_loads(name, marks.plans, len(arguments)):
         parameters, host = [*parameters, HostParameter(STREAM, "CUstream")], "dsl"
     text = host_text(name, parameters, marks, grid, block)
     function = host_function(kernel, text, parameters)

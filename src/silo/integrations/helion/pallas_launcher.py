@@ -17,8 +17,8 @@ __all__ = ["default_pallas_launcher", "specs_of"]
 
 _KEPT = 512  # the kernels to keep: a program that tunes makes thousands, and uses most of them only briefly
 _BlockSpecs = Sequence[tuple[Sequence[int | None], Sequence[Any]] | None]
-# The names of options that describe a compact worklist start with this. A kernel with the first of them, _WORKLIST, is
-# refused; without it the others have no effect.
+# The names of options that describe a compact worklist start with this. A kernel with the option _WORKLIST is refused;
+# in a kernel without it, the other such options have no effect.
 _OF_WORKLISTS = "_compact_"
 _WIDE = ("int64", "float64", "complex128")
 _WORKLIST = "_compact_build_worklist"
@@ -53,9 +53,9 @@ def default_pallas_launcher(
 ) -> object:
     """Launches a Pallas kernel that Helion generated; pass this as ``_launcher=`` of its host function.
 
-    The launcher makes a kernel of ``silo.pallas`` for the shapes, dtypes and numbers of the call. It is interpreted if
-    its tensors are on the CPU and compiled if they are on a TPU; Silo's store keeps the code. Numbers are constants, as
-    in Helion.
+    The launcher makes a kernel of ``silo.pallas`` for the shapes, dtypes and numbers of the call. The kernel is
+    interpreted if the tensors are on the CPU and compiled if they are on a TPU; Silo's store keeps the code. Numbers
+    are constants, as in Helion.
 
     Args:
         pallas_kernel: the generated function.
@@ -239,7 +239,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401
 def _tensor(array: Any) -> Any:  # noqa: ANN401
     """Converts a result to a torch tensor.
 
-    This is necessary if no argument is a tensor: the kernel then returns arrays of jax.
+    The conversion is necessary if no argument is a tensor: the kernel then returns arrays of jax.
     """
     if hasattr(array, "data_ptr"):
         return array

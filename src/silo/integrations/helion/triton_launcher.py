@@ -39,7 +39,7 @@ _SHAPES = "Cannot make_shape_compatible: incompatible dimensions"
 
 _run: list[Any] = []  # Triton's run method, as Silo replaced it; empty before the first launch
 _notices = Notices()
-# by id of the Helion kernel, which is referenced so that its id is not reused
+# Silo's kernels, by the id of the Helion kernel. The value also holds the Helion kernel, so that the id is not reused.
 _made: dict[int, tuple[object, Any]] = {}
 _lock = Mutex()
 

@@ -72,16 +72,16 @@ class GeneratedKernel:
 
     @property
     def across(self) -> str:
-        """The dimension along which an access goes through adjacent addresses, if some access does not do so along x.
+        """A dimension other than x along which some access goes through adjacent addresses.
 
-        "" if every access goes along x, or the text is unknown. Then reads and writes of a pointwise kernel run in the
-        same order.
+        "" if every access goes along x, or the text is unknown. If every access goes along x, reads and writes of a
+        pointwise kernel run in the same order.
         """
         return across_of(self.source)
 
     @property
     def period(self) -> int:
-        """The smallest number (at least a cache line) by which the text divides a row index; 0 unless a power of two.
+        """The smallest number, at least a cache line, by which the text divides a row index; 0 if not a power of two.
 
         Inductor splits a row index in two with ``xindex // period``. The rows of one period are adjacent in memory.
         """
@@ -132,7 +132,7 @@ _INSIDE = re.compile(r"\([^()]*\)")
 
 
 def across_of(source: str) -> str:
-    r"""Returns the dimension, if it is not x, along which an access of a pointwise kernel has adjacent addresses.
+    r"""Returns a dimension other than x along which some access of a pointwise kernel has adjacent addresses.
 
     "" if all accesses go along x.
 
@@ -168,7 +168,7 @@ _LIMITS = {"XBLOCK": 4096, "YBLOCK": 1024, "ZBLOCK": 1024, "R0_BLOCK": 65536, "R
 
 
 def blocks_for(kernel: GeneratedKernel) -> tuple[Mapping[str, int], ...]:
-    """Returns block sizes to try, best guess first. An empty tuple keeps Inductor's own."""
+    """Returns block sizes to try, best guess first; an empty tuple if Inductor's own block sizes are kept."""
     choose = _KINDS.get(kernel.kind)
     if choose is None or not kernel.given or kernel.meta.get("tma_min_block_sizes") or kernel.meta.get("RSPLIT_SIZE"):
         return ()
@@ -403,8 +403,8 @@ def rows_in_loops(plain: Callable[[Any], bool]) -> Callable[[Any], bool]:
 def bool_sums_by_torch(lowering: Any, plain: Callable[..., Any]) -> Callable[..., Any]:  # noqa: ANN401
     """Wraps ``lowering.index_put_impl_``: on CPUs torch's own operator accumulates booleans into a tensor.
 
-    Since torch 2.15 Inductor writes an atomic "or" for this, which Triton refuses for booleans. On GPUs torch itself
-    uses its operator.
+    Since torch 2.15 Inductor writes an atomic "or" for this, which Triton refuses for booleans. For GPUs, torch itself
+    uses this operator.
     """
 
     @wraps(plain)

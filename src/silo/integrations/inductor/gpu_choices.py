@@ -32,13 +32,13 @@ _COUNTER = re.compile(r"_\d+$")
 
 
 class ChoiceDecisions:
-    """Decides which kernel computes a product or a convolution, in place of ``PersistentCache.lookup``."""
+    """Decides which kernel computes a matrix product or a convolution, in place of ``PersistentCache.lookup``."""
 
     def __init__(self, precision: Callable[[], str], current_device: Callable[[], int]) -> None:
         self._precision = precision
         self._current_device = current_device
         self._decisions = Decisions()
-        # labels of every choice seen, by source, target and key
+        # labels of all kernels that torch has offered, by source, target and key
         self._labels: dict[tuple[str, ...], dict[str, None]] = {}
         self._used: dict[tuple[str, ...], Config] = {}  # the decisions that this process has used
         self._parts = threading.local()
@@ -52,7 +52,7 @@ class ChoiceDecisions:
         hint: int | None,
         plain: Callable[[], dict[Any, float]],
     ) -> dict[Any, float]:
-        """Returns the time of each choice in milliseconds, as torch's look-up does. ``plain`` is torch's own look-up.
+        """Returns the time in milliseconds of each kernel in ``choices``, as torch's own look-up ``plain`` does.
 
         The times come from a decision if there is one, else from torch's measurement.
         """
@@ -102,7 +102,7 @@ class ChoiceDecisions:
         config = self._decisions.decide(question, usable, measure)
         if config.as_dict()["choice"] in labels:
             return self._use(question, config, labels)
-        # another process decided for a choice that did not compile in this process
+        # the kernel that another process decided for did not compile in this process, so the times are torch's own
         return timings[0] if timings else plain()
 
     def _use(self, question: Question, config: Config, labels: Mapping[str, Any]) -> dict[Any, float]:
@@ -118,7 +118,7 @@ class ChoiceDecisions:
     # -- times of fused code, by which torch decides whether to fuse it with a template ------------------------------
 
     def part_time(self, measure: Callable[[], tuple[float, str]]) -> tuple[float, str]:
-        """Returns ``measure()``, which times unfused code, and marks this thread while it runs.
+        """Returns ``measure()``, which times unfused code, and marks this thread while ``measure`` runs.
 
         torch compares that time with the time of the fused code.
         """
@@ -151,8 +151,8 @@ class ChoiceDecisions:
                 "fusions",
                 "nothing was decided about a fusion, and nothing may be measured: torch keeps these kernels apart",
             )
-            # torch fuses if the fused code takes less time than its parts: parts of time 0 and fused code of infinite
-            # time prevent it
+            # torch fuses if the fused code takes less time than its parts together. To prevent the fusion, the time is
+            # 0 if a part is being measured, and infinite for the fused code.
             return 0.0 if getattr(self._parts, "depth", 0) else math.inf, module.__file__
         if config is None:
             config = self._decisions.decide(question, _is_time, lambda: _fused(plain()[0]))
@@ -163,7 +163,7 @@ class ChoiceDecisions:
     def needs_no_code(self, source: str) -> bool:
         """Returns whether fused code that torch wants to measure need not be compiled.
 
-        Its time is known, or nothing may be measured; in both cases the code never runs.
+        The code never runs if its time is known, or if nothing may be measured.
         """
         try:
             return not _may_measure() or self._known_time(self._fusion(source, _SPILLS)) is not None
@@ -199,7 +199,7 @@ def _is_time(decision: KeptDecision) -> bool:
 
 
 def _fused(time_ms: float) -> Measured:
-    # Torch subtracts the time for cloning the arguments, so the rest may be negative. Infinity is stored as -1.
+    # Torch subtracts the time for cloning the arguments, so the difference may be negative. Infinity is stored as -1.
     config = Config.of(nanoseconds=-1 if math.isinf(time_ms) else max(0, round(time_ms * 1e6)))
     return Measured(config, ((config, time_ms),))
 
@@ -284,7 +284,7 @@ def _choice_times(config: Config, labels: Mapping[str, Any]) -> dict[Any, float]
 def deciding_lookup(
     choices: ChoiceDecisions, plain: Callable[..., dict[Any, float]]
 ) -> Callable[..., dict[Any, float]]:
-    """Wraps ``PersistentCache.lookup``: Silo decides between the choices."""
+    """Wraps ``PersistentCache.lookup``: Silo decides which of torch's candidate kernels is used."""
 
     @wraps(plain)
     def lookup(

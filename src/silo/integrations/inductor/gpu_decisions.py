@@ -108,8 +108,8 @@ class TunerDecisions:
     """Decides the configs of Inductor's kernels instead of torch's own caches; without a decision torch measures.
 
     ``heuristics`` is torch's module, ``descend`` its method of coordinate descent, and ``sweep`` its method that
-    measures each launcher. ``records`` returns the object that takes code from a bundle, or None if the part ``record``
-    is off. After :meth:`stop`, the methods do nothing.
+    measures each launcher. ``records`` returns the object that takes code from a bundle, or None if the integration's
+    part ``record`` is off. After :meth:`stop`, the methods do nothing.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class TunerDecisions:
         self._on = False
 
     def seen(self) -> list[Any]:
-        """Returns torch's tuners of the CUDA kernels that were compiled while this object was on and still exist."""
+        """Returns torch's tuners of the CUDA kernels that were compiled before :meth:`stop` and still exist."""
         return list(self._seen)
 
     def is_measuring(self, autotuner: Any) -> bool:  # noqa: ANN401
@@ -149,7 +149,7 @@ class TunerDecisions:
     # -- before a kernel is compiled, and before it is measured --------------------------------------------------------
 
     def before_compile(self, autotuner: Any) -> None:  # noqa: ANN401
-        """Restricts a kernel to its decided config: torch compiles only this one, or keeps only its compiled result."""
+        """Restricts a kernel to its decided config: torch compiles only that, or keeps only its compiled result."""
         if not self._on:
             return
         if autotuner.device_props.type == "cuda":

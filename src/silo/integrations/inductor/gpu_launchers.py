@@ -121,8 +121,8 @@ def _launching_function(heuristics: Any, result: Any, plain: Callable[[Any], Any
 def _runner(native: Launcher, result: Any, plain: Callable[[Any], Any], names: Sequence[str]) -> Callable[..., None]:  # noqa: ANN401
     """Returns the function that the generated launcher calls with a grid, a stream and the kernel's parameters.
 
-    ``names`` are the generated launcher's own parameters. After the first call whose arguments Silo refuses, torch's
-    launcher serves this and all later calls.
+    ``names`` are the generated launcher's own parameters. If Silo refuses a call's arguments, torch's launcher serves
+    that call and all later calls.
     """
     others: list[Callable[..., None]] = []
 

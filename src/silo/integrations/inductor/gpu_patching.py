@@ -1,4 +1,4 @@
-"""Turns Silo's parts for Inductor's GPU kernels on and off: decisions, launching, recording and serving."""
+"""Turns the parts of Silo's work on Inductor's GPU kernels on and off: decisions, launching, recording, serving."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ GENERATING: Final = "torch._inductor.codegen.triton"
 SCHEDULING: Final = "torch._inductor.scheduler"
 
 PARTS: Final = ("decisions", "choices", "fusions", "workers", "launch", "record", "serve")
-"""The parts that can be on or off separately; :func:`gpu_state` returns the reason for each.
+"""The parts of the GPU integration, which can be on or off; :func:`gpu_state` returns why each is on or off.
 
 ``choices`` are the decisions about products and convolutions. ``fusions`` are the times of code that torch fuses only
 to measure it. ``workers`` restricts torch's compile workers to decided configs. These three are switched together with
@@ -339,7 +339,7 @@ def _make_serve(part: _Part, compiling: Any) -> _Made:  # noqa: ANN401
 
 
 class _Shared:
-    """The objects that several parts use: the decisions about configs, the recorded code, and the times of fusions."""
+    """Objects that parts of the integration share: decisions about configs, recorded code, and times of fusions."""
 
     def __init__(self) -> None:
         self.decisions: TunerDecisions | None = None
@@ -443,7 +443,7 @@ _PARTS_OF: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class _GpuSwitch:
-    """Counts, for each part, the callers that want it, and turns it on and off."""
+    """Turns each part of the GPU integration on and off, and counts the callers that want the part."""
 
     def __init__(self) -> None:
         self.parts = {name: _Part(name) for name in PARTS}
@@ -460,7 +460,7 @@ class _GpuSwitch:
             )
 
     def more(self, names: tuple[str, ...], load: Callable[[str], ModuleType | None]) -> None:
-        """Turns parts on.
+        """Turns the parts of the integration that have these names on.
 
         ``load`` returns a module of Inductor, or None if the part has to wait until torch imports it.
         """
@@ -484,7 +484,7 @@ class _GpuSwitch:
                     part.take()
 
     def loaded(self, module: ModuleType) -> None:
-        """Starts the parts that wait for ``module``, which torch has just imported."""
+        """Puts the wanted parts' replacements into ``module``, which torch has just imported."""
         with self._lock:
             for name, part in self.parts.items():
                 if part.wanted and _MODULES[name] == module.__name__:
@@ -495,7 +495,7 @@ _SWITCH = _GpuSwitch()
 
 
 def enable_gpu(wanted: Sequence[str]) -> tuple[Mapping[str, Decision], Callable[[], None] | None]:
-    """Turns parts for GPU kernels on. Returns whether each part is on, and a function that undoes this call.
+    """Turns parts of the GPU integration on. Returns whether each is on, and a function that undoes this call.
 
     The function is None if no part is on. ``wanted`` are names of settings: ``decisions``, ``launch``, ``record``.
 
@@ -518,7 +518,7 @@ def enable_gpu(wanted: Sequence[str]) -> tuple[Mapping[str, Decision], Callable[
 
 
 def connect(module: ModuleType) -> None:
-    """Turns the parts on in a program that Silo accelerates, once torch has loaded ``module``, a module of Inductor."""
+    """Turns the integration on in a program that Silo accelerates, once torch has loaded ``module`` of Inductor."""
     if sys.argv[:1] and sys.argv[0].endswith(_WORKER):
         return  # torch's compile worker processes neither decide nor launch
     _SWITCH.accelerate()
@@ -526,7 +526,7 @@ def connect(module: ModuleType) -> None:
 
 
 def judge_parts() -> Mapping[str, Decision]:
-    """Returns, for each part, whether the installed torch has its hook points, and why not.
+    """Returns, for each part of the GPU integration, whether the installed torch has its hook points, and why not.
 
     Imports torch's compiler. Without a CUDA device, imports nothing and returns an empty mapping.
 
@@ -539,10 +539,10 @@ def judge_parts() -> Mapping[str, Decision]:
 
 
 def deciding_kernels() -> list[Any]:
-    """Returns torch's tuners of the CUDA kernels that the part ``decisions`` has seen and that are still alive."""
+    """Returns torch's tuners of the existing CUDA kernels that the integration's part ``decisions`` has seen."""
     return [] if _shared.decisions is None else _shared.decisions.seen()
 
 
 def gpu_state() -> Mapping[str, Decision]:
-    """Returns whether each part is on in this process, and why."""
+    """Returns whether each part of the GPU integration is on in this process, and why."""
     return {name: part.decision for name, part in _SWITCH.parts.items()}

@@ -1,7 +1,7 @@
 """Records Inductor's kernels together with a program, and serves the kernels from the program's bundle.
 
-The same capture and replayer record and serve the program's own Triton kernels. A kernel is recorded under torch's name
-without the number in the graph, so it is found under any number.
+The objects that record and serve the kernels (the capture and the replayer) also do so for the program's own Triton
+kernels. A kernel is recorded under torch's name without the number in the graph, so it is found under any number.
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ class GraphKernel:
     ``by_silo`` is whether Silo launches it. ``spills`` is the number of 32-bit values that each thread keeps in local
     memory. ``time_ms`` is the time that torch measured for the config, or None. ``work`` has Inductor's counts of bytes
     and operations, which require ``torch._inductor.config.benchmark_kernel``. ``least_ms`` is the time that this work
-    takes at the rates which ``silo report --ceilings`` measured on the device; None if either is missing.
+    takes at the rates which ``silo report --ceilings`` measured on the device; None if the counts or the rates are
+    missing.
     """
 
     name: str
@@ -44,7 +45,7 @@ class GraphKernel:
 
 
 def kernels() -> tuple[GraphKernel, ...]:
-    """Returns the CUDA kernels that were launched while the part ``decisions`` was on, sorted by name.
+    """Returns the CUDA kernels launched while the integration's part ``decisions`` was on, sorted by name.
 
     >>> from silo.integrations import inductor
     >>> inductor.kernels()

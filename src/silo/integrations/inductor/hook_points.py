@@ -99,7 +99,7 @@ class HookStack:
     @staticmethod
     def _renew(place: _Place) -> None:
         if cast("dict[str, Any]", vars(place.holder)).get(place.name) is not place.present:
-            return  # the program has put a function of its own there; it probably calls Silo's, so it stays
+            return  # the program has put its own function there; that probably calls Silo's, so it stays
         replacement = place.plain
         for make in place.makers:
             replacement = make(replacement)

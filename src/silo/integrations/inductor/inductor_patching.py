@@ -1,4 +1,4 @@
-"""Turns Silo's integration with ``torch.compile`` on and off: Triton kernels for the CPU, and the parts for GPUs."""
+"""Turns Silo's integration with ``torch.compile`` on and off: for CPUs, and each part of it for GPUs."""
 
 from __future__ import annotations
 
@@ -140,7 +140,8 @@ class Enabled(SwitchedOn):
     """Silo's part in ``torch.compile`` for one kind of device, until :meth:`stop` is called or the block ends.
 
     The object is false if Silo does not patch this torch; ``decision`` has the reason. Code that is compiled meanwhile
-    keeps its kernels afterwards. ``parts`` has a decision for each part that can be left out; it is empty for CPUs.
+    keeps its kernels afterwards. ``parts`` has, for each part of the CUDA integration (such as ``launch``), the
+    decision whether it is on; for CPUs it is empty.
     """
 
     def __init__(
@@ -164,7 +165,7 @@ def enable(
 ) -> Enabled:
     """Makes Silo take part in ``torch.compile``, for one kind of device. Each call is undone separately.
 
-    For ``"cpu"``, Inductor generates Triton kernels, which Silo compiles and launches. This sets
+    For ``"cpu"``, Inductor generates Triton kernels, which Silo compiles and launches. The call sets
     ``torch._inductor.config.cpu_backend`` to ``"triton"`` (like all of torch's settings, for the current thread only)
     and adds a tag to the keys of the graphs that torch caches.
 
@@ -176,7 +177,7 @@ def enable(
     Args:
         device: ``"cpu"`` or ``"cuda"``.
         decisions: for CUDA: keep the measured configs, and the choices between kernels of products and convolutions, in
-            Silo's store; use the decisions of an earlier process, a lock file or a bundle, as ``SILO_TUNE`` says.
+            Silo's store; use the decisions of an earlier process, a lock file or a bundle, as ``SILO_TUNE`` allows.
         launch: for CUDA: launch the code that Silo can read with Silo's launcher.
         record: for CUDA: add kernels to the program's recording, and take their code from the program's bundle.
         force: for CPUs: try a version of torch that is known not to work.
@@ -208,7 +209,7 @@ def _enable_gpu(wanted: Mapping[str, bool]) -> Enabled:
 
 
 def _joined(parts: Mapping[str, Decision]) -> Decision:
-    """Combines the decisions of several parts: accepted if a part is on, with the reason of each part that is off."""
+    """Combines decisions whether parts are on: accepted if one is, with the reason of each part that is off."""
     on = [name for name, part in parts.items() if part]
     reasons = [f"on: {', '.join(on)}"] if on else []
     reasons += [f"{name}: {part.reason}" for name, part in parts.items() if not part]
@@ -291,7 +292,7 @@ class _Switch:
 
     def _undo(self, seams: InductorHookPoints) -> None:
         count, backend, tag = _here.get()
-        # The count is per thread, as torch's settings are. It is 0 if another thread than the enabling one calls this.
+        # The count is per thread, as torch's settings are. It is 0 if this thread is not the one that enabled Silo.
         if count:
             _here.set((count - 1, backend, tag))
             if count == 1 and seams.config.cpu_backend == "triton":

@@ -13,8 +13,8 @@ from typing import Any
 __all__ = ["in_dimensions", "long_enough"]
 
 _MOST_DIMENSIONS = 3
-# Elements along the last dimension from which a loop over them pays: rows of a tile that is transposed, and other rows.
-# Shorter rows are joined.
+# The smallest length of the last dimension for which a loop over it pays: in a kernel that transposes tiles (_LEAST),
+# and in any other kernel (_LEAST_IN_ORDER). For a shorter last dimension, Inductor's own tiling stays.
 _LEAST, _LEAST_IN_ORDER = 16, 4
 
 
@@ -50,7 +50,8 @@ def in_dimensions(config: Any, plain: Any) -> Any:  # noqa: ANN401  # a class me
         found: Any = plain.__func__(cls, node_schedule, numel, reduction_numel, *rest, **named)
         if reduction_numel != 1 or not _for_cpus(cls, node_schedule):
             return found
-        transposes = len(_dimensions(found[0])) > 1  # Inductor itself keeps dimensions only for accesses along them
+        # Inductor itself keeps several dimensions only if accesses go along different ones
+        transposes = len(_dimensions(found[0])) > 1
         most_of_torch = config.triton.max_tiles
         config.triton.max_tiles = _MOST_DIMENSIONS
         try:
@@ -58,7 +59,8 @@ def in_dimensions(config: Any, plain: Any) -> Any:  # noqa: ANN401  # a class me
             chosen = cls.get_first_compatible_tiling(node_schedule, numel, reduction_numel, tilings)
         finally:
             config.triton.max_tiles = most_of_torch
-        # With fewer dimensions the index would still be divided, so there is no second choice.
+        # If this tiling is rejected, no tiling with fewer dimensions is tried: it would still need divisions of the
+        # index.
         return (chosen, None) if chosen is not None and long_enough(chosen, transposes=transposes) else found
 
     return classmethod(get_tiling_and_scores)

@@ -21,7 +21,7 @@ __all__ = ["bind", "jax_call"]
 # ---- silo.jax_call ----
 
 
-# the name of an argument, an object with a shape and a dtype, or a function that returns either
+# the name of an argument, an object with a shape and a dtype, or a function that returns a name or such an object
 OutSpec: TypeAlias = Any
 
 _METHODS = ("expand_dims", "broadcast_all", "sequential", "sequential_unrolled")
@@ -188,7 +188,7 @@ def _results(
     values: Mapping[str, Any],
     operands: Sequence[ArrayForm],
 ) -> tuple[ArrayForm, ...]:
-    """Returns the forms of the call's results, in the order of the kernel's parameters."""
+    """Returns name, dtype, shape and alias of each result of the call, in the order of the kernel's parameters."""
     names = kernel.signature.names
     places = {operand.name: number for number, operand in enumerate(operands)}
     for name in outputs:

@@ -213,7 +213,7 @@ def element_of(kernel: str, name: str, jax_dtype: Any) -> DType:  # noqa: ANN401
 def named(
     kernel: Callee, args: Sequence[object], kwargs: Mapping[str, object], output_names: Sequence[str]
 ) -> dict[str, Any]:
-    """Returns the arguments of a call by name; ``args`` are the kernel's without the outputs in ``output_names``.
+    """Returns the arguments of a call by name; ``args`` leave out the kernel's parameters in ``output_names``.
 
     Raises:
         ArgumentError: too many arguments, an argument given twice, or an unknown name.
@@ -237,7 +237,7 @@ class CalledCode:
     """The code that serves a call.
 
     For code of a bundle, ``packed`` is the bundle's description of the calls that the code serves, and ``code`` has its
-    bytes. Both are None for code in this user's store.
+    bytes. ``packed`` and ``code`` are None for code in this user's store.
     """
 
     artifact: Artifact

@@ -352,7 +352,7 @@ _PLATFORMS: Final = {"cpu": "cpu", "cuda": "CUDA"}
 # The records that this process made or loaded, by digest, each with its code if a bundle opened by this process has it;
 # else None.
 _records: dict[str, tuple[CallRecord, VouchedCode | None]] = {}
-_made: dict[tuple[JaxCallForm, str], str] = {}  # digests by form and target
+_made: dict[tuple[JaxCallForm, str], str] = {}  # digests of records, by the call's form and target
 _lock = Mutex()
 
 

@@ -20,7 +20,8 @@ __all__ = ["NAMESPACE", "named_arguments", "operator_for"]
 
 NAMESPACE = "silo"
 
-# By id of the kernel and key. The operator references its kernel, so that the id is not reused.
+# The operators, by the id of their kernel and their key. An operator references its kernel, so that the id is not
+# reused.
 _made: dict[tuple[int, str], TorchOp] = {}
 _lock = Mutex()
 

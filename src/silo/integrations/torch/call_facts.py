@@ -24,7 +24,7 @@ class CallFacts:
     effects: Mapping[str, Effect]
 
     def with_shared(self, sharing: Iterable[frozenset[str]]) -> CallFacts:
-        """Returns the facts with ``BOTH`` for every tensor that shares memory with a written tensor.
+        """Returns these facts, with the effect ``BOTH`` for every tensor that shares memory with a written tensor.
 
         >>> facts = CallFacts({}, {"x": Effect.READ, "y": Effect.WRITE, "z": Effect.READ})
         >>> facts.with_shared([frozenset({"x", "y"})]).effects["x"]

@@ -26,8 +26,8 @@ class GridForm:
     """Converts the integers of an operator's grid argument to the grid of a launch.
 
     ``ranks`` has the number of axes of each grid; the integers hold the grids one after the other. With several grids,
-    ``names`` are the config's values that select a grid, and ``choices`` maps these values, as strings, to the index of
-    a grid.
+    ``names`` are the names of the config values that select a grid, and ``choices`` maps these values, as strings, to
+    the index of a grid.
     """
 
     ranks: tuple[int, ...]
@@ -144,7 +144,7 @@ def traced_grids(
 ) -> tuple[GridForm, list[T]]:
     """Evaluates a call's grids for every config that may serve the call.
 
-    Returns their form, and the integers of all grids, one grid after the other.
+    Returns the form of the grids, and the integers of all grids, one grid after the other.
 
     Args:
         kernel: the kernel.

@@ -185,7 +185,7 @@ def _realized(
 def _fixed(torch: Any, kernel: Kernel, constants: Mapping[str, Any]) -> dict[str, object]:  # noqa: ANN401  # the module
     """Returns the values of constexprs or options.
 
-    torch adds a guard for a traced number, so another value traces again.
+    torch adds a guard for a traced number, so torch traces again for another value.
     """
     return {
         name: stand_in(torch, kernel, name, _behind(kernel, name, value), constant=True)

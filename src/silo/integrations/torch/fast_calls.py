@@ -75,7 +75,7 @@ class QuietCalls:
         like: int = -1,
         output_indices: tuple[int, ...] = (),
     ) -> Callable[..., Any]:
-        """Returns a function that launches quiet calls itself and passes all other calls to ``otherwise``.
+        """Returns a function that launches quiet calls (torch only has to run them) and passes others to ``otherwise``.
 
         Args:
             launch: takes the arguments, and returns the operator's result.
@@ -116,7 +116,7 @@ class QuietCalls:
         return transformed is not None and transformed.key() != self._functionalize
 
     def learn(self, args: tuple[Any, ...]) -> None:
-        """Learns the argument classes of a call that torch accepted, if it passed all arguments in plain classes."""
+        """Learns the argument classes of a call that torch accepted, if the call passed all arguments unconverted."""
         is_complete = len(args) == self._count  # a call that omits arguments cannot be launched directly
         if is_complete and all(type(argument) in plain for argument, plain in zip(args, self._plain, strict=True)):
             for native_call in self._natives:

@@ -33,7 +33,7 @@ def state() -> Decision:
 
 
 def connect(module: Any) -> None:  # noqa: ANN401  # torch._inductor.codecache
-    """Replaces the function that collects the values for a key."""
+    """Replaces the function that collects the values for the key of a cached graph."""
     _hook_point.connect(module, _with_schemas)
 
 

@@ -29,11 +29,11 @@ _SEAMS = {
     "torch._inductor.fx_passes.post_grad": f"{_HERE}.kept_copies",
     "torch._inductor.codecache": f"{_HERE}.graph_keys",
 }
-# Connected only if SILO_CHECK is set: the allocator of CPU memory.
+# The module with torch's allocator of CPU memory, which is connected only if SILO_CHECK is set.
 _MEMORY = {"torch": f"{_HERE}.unset_memory"}
-# Connected if the CPU serves cuda: the builder of CUDA extensions.
+# The module that builds CUDA extensions, which is connected if the CPU serves cuda.
 _EXTENSIONS = {"torch.utils.cpp_extension": "silo.integrations.cuda_on_cpu.placement"}
-# Connected if Silo accelerates the program: the tuner and the caches of Inductor's GPU kernels.
+# Connects the tuner and the caches of Inductor's GPU kernels, if Silo accelerates the program.
 _GPU = "silo.integrations.inductor.gpu_patching"
 _INDUCTOR = {
     "torch._inductor.runtime.triton_heuristics": _GPU,
@@ -44,7 +44,7 @@ _INDUCTOR = {
 
 
 def watch() -> None:
-    """Connects the modules of torch's compiler: loaded ones now, the others when they are loaded."""
+    """Connects Silo to the modules of torch's compiler: to loaded ones now, to the others when they are loaded."""
     set_tracer(_serve)
     _await(_SEAMS)
     watch_memory()
@@ -71,7 +71,7 @@ _connectors: dict[str, list[str]] = {}
 
 
 def _await(connectors: Mapping[str, str]) -> None:
-    """Connects modules of torch: those that are loaded now, the others when they are loaded."""
+    """Connects Silo to modules of torch: to loaded ones now, to the others when they are loaded."""
     waiting: set[str] = set()
     for name, connector in connectors.items():
         loaded = sys.modules.get(name)
@@ -137,7 +137,7 @@ class _Finder(MetaPathFinder):
 
 
 class _Loader(Loader):
-    """Loads a module with another loader, then connects it."""
+    """Loads a module with another loader, which it wraps, and then connects the module."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
@@ -146,11 +146,11 @@ class _Loader(Loader):
         return getattr(self._loader, name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """Delegates to the other loader."""
+        """Lets the wrapped loader create the module."""
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Loads the module with the other loader, makes that the module's loader again, and connects the module."""
+        """Loads the module with the wrapped loader, makes that the module's loader again, and connects the module."""
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader

@@ -1,7 +1,7 @@
 """Hook points in Inductor that keep values which an operator's in-place write would otherwise destroy.
 
 Two faults of torch 2.13 make a program read memory that it has overwritten. Both are avoided here by marking the tensor
-as read later, so that torch makes a copy. This holds for every operator of a graph, of Silo or not.
+as read later, so that torch makes a copy. The remedies apply to every operator of a graph, of Silo or not.
 
 - ``y = x.clone(); op(y, x)``, where ``op`` reads ``y`` and writes to ``x``: Inductor removes copies from a graph that
   are only read (``clone``, ``x + zeros``, equal expressions), so ``y`` becomes ``x``. Later it lets ``op`` write in

@@ -149,7 +149,10 @@ class TorchOp:
         launch(**dict(zip(self._order.names, values, strict=True)), **self._fixed)
 
     def within_dispatcher(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns the function to register with torch's dispatcher in place of ``rule``: quiet calls skip the rule."""
+        """Returns the function to register with torch's dispatcher in place of ``rule``.
+
+        Quiet calls, which torch only has to run, skip the rule.
+        """
 
         def otherwise(args: tuple[Any, ...], _none: dict[str, Any]) -> Any:  # noqa: ANN401
             result = rule(*args)
@@ -392,7 +395,7 @@ def make_operator(
 ) -> TorchOp:
     """Defines and registers an operator with known types and effects. Raises like :func:`torch_op`.
 
-    With a ``form``, the operator launches with a grid, whose integers are its first argument.
+    If ``form`` is not None, the operator launches with a grid, whose integers are its first argument.
     """
     arguments = tuple(
         argument_of(
@@ -448,8 +451,8 @@ def _tell_version(version: str) -> None:
 class _Order:
     """Maps an operator's arguments and outputs, ``names``, to the parameters of the kernel.
 
-    ``places`` has the index in ``names`` of each of the kernel's first parameters; None: the parameters are passed by
-    name.
+    If ``names`` are exactly the kernel's first parameters, in any order, ``places`` has for each of these parameters
+    its index in ``names``. Otherwise ``places`` is None, and the parameters are passed by name.
     """
 
     names: tuple[str, ...]

@@ -61,9 +61,9 @@ def defining(torch: Any, name: str, kernel: Kernel) -> Generator[Callable[[Defin
 
 
 def _file(kernel: Kernel) -> str:
-    """Returns the file that defines a kernel.
+    """Returns the file that defines a kernel; "a cell" for a kernel that a notebook or a prompt defines.
 
-    It is the same for all cells of a session, whose names change with their text.
+    The name of a cell changes with its text, so the name is not used.
     """
     file = kernel.location.rpartition(":")[0]
     return "a cell" if _CELL.search(file) else file

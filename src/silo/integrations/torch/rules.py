@@ -70,7 +70,7 @@ def batch_rule(torch: Any, operator: BatchedOperator) -> Callable[..., tuple[Any
     def rule(info: Any, given_dims: Sequence[int | None], *given: Any) -> tuple[Any, Any]:  # noqa: ANN401
         args = list(operator.filled(given))
         in_dims = [
-            # For the grid, which is a list of integers without a batch axis, torch passes a list.
+            # The grid, a list of integers, has no batch axis; torch passes a list in place of its batch axis.
             in_dim if operand.kind is OperatorKind.TENSOR else None
             for operand, in_dim in zip_longest(operator.arguments, given_dims)
         ]
@@ -134,7 +134,7 @@ class _Arguments:
 
 
 class Outputs:
-    """Makes each output of an operator: with the form of an argument, or by a function of the arguments.
+    """Makes each output of an operator: an empty tensor like an argument, or the result of a function of the arguments.
 
     Raises:
         ArgumentError: an output is not a tensor that the kernel writes to, or names an unknown argument.
@@ -158,7 +158,7 @@ class Outputs:
         # Outputs that are allocated without values, so the kernel must not read them first.
         self.unfilled = frozenset(name for name in self.names if isinstance(specs[name], str))
         self._specs = tuple((name, specs[name]) for name in self.names)
-        # If there is only one output and it has the form of an argument, the index of that argument; else None.
+        # If the only output is an empty tensor like an argument, the index of that argument; else None.
         self.only_like = like[0] if len(like) == len(self.names) == 1 else None
 
     def _check(self, name: str, spec: OutputSpec, effects: Mapping[str, Effect]) -> None:

@@ -41,7 +41,7 @@ _PYTHON: dict[type, OperatorKind] = {
 class OpArgument:
     """One argument of an operator.
 
-    With ``constant``, it is part of the kernel's code, which is compiled for each value.
+    If ``constant`` is True, the argument's value is part of the kernel's code, which is compiled for each value.
     """
 
     name: str

@@ -19,8 +19,8 @@ class HookPoint:
     Args:
         path: the class and the method, such as ``"CachingAutotuner.save_cpu_kernel"``, or a function's name.
         parameters: the names of the method's parameters; a method with other parameters is not replaced.
-        unused: the reason in ``state`` until torch loads the module.
-        connected: the reason in ``state`` after the replacement.
+        unused: the reason in the attribute ``state`` until torch loads the module.
+        connected: the reason in the attribute ``state`` after the replacement.
         changed: for a torch with other parameters: the difference and the remedy, logged after torch's version.
         level: the :mod:`logging` level for ``changed``.
     """
