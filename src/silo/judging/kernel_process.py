@@ -38,7 +38,10 @@ _OBJECT_BYTES = 64 << 20
 
 
 def run_kernel(request_fd: int, answer: int) -> None:
-    """The job of a server's child: builds all variants, then launches each case and sends the arrays that result."""
+    """Builds all variants, then launches each case and sends the arrays that result.
+
+    This is the job of a child process of the job server (:mod:`silo.judging.job_server`).
+    """
     request, blobs = read_request(request_fd)
     folder = request["folder"]
     limits = Limits(request["memory_bytes"], request["cpu_s"], _OBJECT_BYTES)
@@ -248,7 +251,10 @@ def _time(
     baseline: CandidateData,
     built: Sequence[_Built],
 ) -> None:
-    """Times each launch in turns with the baseline's launch of the same case; each has arrays of its own."""
+    """Times each of the candidate's launches, in turns with the baseline's launch of the same case.
+
+    Candidate and baseline have arrays of their own.
+    """
     device = device_named("cpu")
     timed = request["timed"]
     old_builds = built[len(data.variants) :]
