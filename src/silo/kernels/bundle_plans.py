@@ -176,7 +176,7 @@ def _other_argument(wanted: RecordedArgument, value: Any) -> str:  # noqa: ANN40
 
 
 def _computed(node: Node, named: Mapping[str, Any]) -> Any:  # noqa: ANN401  # an int, or one with its expression
-    """Evaluates an expression over the arguments of a call. For tracers, the result is traced too."""
+    """Evaluates an expression over a call's arguments. If an argument is a tracer, the result may be a tracer, too."""
     match node:
         case Const(value):
             return value

@@ -209,8 +209,8 @@ class Plan(native.LaunchPlan):
         """Runs the function with arguments, records its launches, and returns its result.
 
         Raises:
-            ArgumentError: the function cannot be a plan. Its launches were made nevertheless, unless the stream is
-                being captured.
+            ArgumentError: the function's launches cannot be recorded as a plan. Nevertheless the function ran and its
+                launches were made, unless the stream is being captured.
         """
         function = self._function
         if function is None:
