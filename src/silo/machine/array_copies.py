@@ -70,10 +70,11 @@ def duplicate(array: Any) -> Any:  # noqa: ANN401
 
 
 def restorer(array: Any) -> Callable[[], None]:  # noqa: ANN401
-    """Returns a function that restores the present content of ``array``, for a device in its library's current stream.
+    """Returns a function that restores the present content of ``array``.
 
-    The function owns the copy. The copy is on the device if :func:`silo.tuner.measure.copy_fits` accepts that;
-    otherwise in page-locked host memory, or in pageable memory if the driver cannot lock it. The last two are logged.
+    It restores an array on a device by a copy in the current stream of the array's library. The function owns the saved
+    content, which is on the device if :func:`silo.tuner.measure.copy_fits` accepts that; otherwise in page-locked host
+    memory, or in pageable memory if the driver cannot lock it. The last two are logged.
     """
     return _library_of(array).keep(array)
 

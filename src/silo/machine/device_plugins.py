@@ -31,7 +31,7 @@ __all__ = [
 
 @frozen
 class _Missing:
-    """Why a plug-in lists no devices. ``broken`` is True for a fault, False if the machine just lacks them."""
+    """Why a plug-in lists no devices. ``broken`` is True for a fault, False if the machine just lacks such devices."""
 
     why: Rejected
     broken: bool
@@ -39,7 +39,7 @@ class _Missing:
 
 def _plugins() -> Mapping[str, str]:
     """Maps the name of each plug-in, which is its kind of devices, to ``module:function``."""
-    # Reads entry points. So this function is called only for a kind that Silo does not ship, or to list all plug-ins.
+    # This reads entry points. So it is called only for a kind that Silo does not ship, or to list all plug-ins.
     return installed_places(DEVICES)
 
 
