@@ -177,10 +177,11 @@ class LocalBench:
 def contender_of(
     launch: Callable[[], object], artifact: Artifact, restore: Mapping[str, Callable[[], None]]
 ) -> Contender:
-    """Makes the contender that times a candidate.
+    """Makes the contender (a launch and a reset function) that times a candidate.
 
-    Before each sample it restores the arguments that the kernel both reads and writes. ``restore`` holds, for each
-    array, a function that restores its original content; arguments that share an array share the function.
+    The reset function restores, before each sample, the arguments that the kernel both reads and writes. ``restore``
+    holds, for each array, a function that restores its original content; arguments that share an array share the
+    function.
     """
     parameters = artifact.variant.signature.parameters
     touched = [p.name for p in parameters if p.effect.reads and p.effect.writes]
@@ -354,7 +355,7 @@ def grid_at(
     """Returns the grid of a call: ``given_grid`` (integers or a function of arguments and config) or the declared one.
 
     Raises:
-        ArgumentError: there is neither, or the value is not a grid.
+        ArgumentError: the call and the kernel have no grid, or ``given_grid`` is not a grid.
         ExpressionError: the declared grid cannot be evaluated for these arguments.
     """
     if given_grid is None:
