@@ -3,8 +3,9 @@
 Variants with equal compile jobs share blobs through the job key. Failures are not stored, because a compiler that
 failed for lack of memory or time must be called again.
 
-Files of another compiler's cache are neither sent to a remote store nor fetched from one: only this store, which is its
-user's alone, vouches for them. Native code for the host is used only with the consent of the store's trust ledger.
+Files of another compiler's cache are neither sent to a remote store nor fetched from one: only this store, which
+belongs to one user, vouches for them. Native code for the host is used only with the consent of the store's trust
+ledger.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class BuiltLedger(Protocol):
 class FromAfar(Protocol):
     """The part of a remote store that the table of artifacts uses.
 
-    Entries that it returns are verified, trusted and stored here.
+    The entries that its methods return are verified, trusted and stored on this machine.
     """
 
     def expect(self, keys: Sequence[str]) -> None:
@@ -110,7 +111,7 @@ class FromAfar(Protocol):
         ...
 
     def send(self, part: str, key: str, document: JSON) -> None:
-        """Sends a document of ``artifacts`` or ``jobs`` that was stored here."""
+        """Sends a document that was stored here; ``part`` is "artifacts" or "jobs"."""
         ...
 
 
@@ -227,7 +228,7 @@ class Artifacts:
     def submit(self, step: Callable[[], T]) -> Future[T]:
         """Runs a step, for example :meth:`get`, and returns a future of its result.
 
-        With a remote store the step runs on another thread, otherwise before this method returns.
+        With a remote store, another thread runs the step. Without one, this method runs it before it returns.
         """
         if self._afar is not None:
             return self._afar.submit(step)

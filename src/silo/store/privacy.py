@@ -105,8 +105,9 @@ def is_private(mode: int, owner: int, user: int) -> Decision:
 def is_safe_on_the_way(node: Node, user: int, *, own_group: int | None = None, unmapped: int | None = None) -> Decision:
     """Decides whether only the user and root can replace the entries of a folder on the path to a store.
 
-    The owner of a link decides where the path continues. A folder that others may write is accepted if it has the
-    sticky bit, like ``/tmp``: only the owner of an entry may replace it, and that owner is checked next.
+    A link on the path must belong to the user or root too, because its owner could let it lead elsewhere. A folder that
+    others may write is accepted if it has the sticky bit, like ``/tmp``: only the owner of an entry may replace it, and
+    that owner is checked next.
 
     ``own_group``, a group whose only member is the user, may write too, because systems with such groups make folders
     writable for them. ``unmapped`` is the owner that this user namespace shows for every unmapped user, including root;
@@ -456,7 +457,8 @@ def file_lock(descriptor: int, path: str | os.PathLike[str], *, exclusive: bool)
     """Holds an advisory lock on an open file; yields False if the file system lacks locks. ``path`` is for messages.
 
     The lock belongs to the open file, so a killed process never leaves it behind. A child that is forked meanwhile
-    shares the open file, so it closes the file: otherwise the lock of a killed holder would last as long as the child.
+    shares the open file. The child closes it, because otherwise the lock would last as long as the child even if the
+    holder is killed.
 
     Raises:
         HeldLockError: another process holds the lock for longer than ``SILO_LOCK_WAIT``.

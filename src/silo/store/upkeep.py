@@ -177,9 +177,10 @@ class Upkeep:
 
 
 def _locked(descriptor: int, wait_s: float) -> bool:
-    """Takes the lock of pruning processes, waiting up to ``wait_s``.
+    """Takes the lock of pruning processes, waiting up to ``wait_s`` seconds for another process that holds it.
 
-    Returns False if this process had to wait, because another process has pruned meanwhile.
+    Returns True if the lock was free at once. Returns False otherwise, even if the lock was taken in the end: the other
+    process has pruned, so this one need not.
     """
     until_s, has_waited = time.monotonic() + wait_s, False
     while True:

@@ -57,7 +57,7 @@ class PruneRule:
     ``max_bytes`` is the size of the whole store at which removing ends; None: all selected code is removed. ``older_s``
     spares code that was used within this many seconds. ``losers`` are the artifact keys of losing configs
     (:mod:`silo.store.upkeep`); with ``losers_alone`` no other code is removed, and with ``every_loser`` the code of all
-    of them is removed, even if ``max_bytes`` is reached before.
+    losing configs is removed, even if ``max_bytes`` is reached before.
     """
 
     max_bytes: int | None = None

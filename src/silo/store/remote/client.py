@@ -395,7 +395,7 @@ class RemoteClient:
             objects.remove(name, _deadline(0))
 
     def lie(self, name: str, label: str) -> None:
-        """Counts an object whose bytes contradict its name, and which is treated as absent.
+        """Counts an object whose bytes contradict its name. The caller treats the object as absent.
 
         Turns the client off if there are many such objects.
         """

@@ -240,7 +240,7 @@ class UploadQueue:
             atexit.unregister(self._at_exit)
 
     def _next_batch(self) -> list[_Item]:
-        """Returns the entries that the next thread sends as one object; empty if all entries have to wait."""
+        """Returns the queued objects that the next thread sends as one object; empty if all objects have to wait."""
         if self._records and self._sends_records:
             self._lists_under_way += 1
             return self._alike()
