@@ -41,9 +41,9 @@ class Answers(Protocol):
 
 
 def serve_agent(make: Callable[[], Answers]) -> int:
-    """Answers requests until standard input ends, which ends this process.
+    """Answers requests until standard input ends, and then ends this process.
 
-    Text that code prints goes to standard error.
+    Text that the measured code prints goes to standard error.
 
     Returns only if ``make`` fails: sends the error as the first message, and returns the exit status.
     """
