@@ -113,10 +113,10 @@ def unconfirmed(
 ) -> tuple[Config, ...]:
     """Returns the unmeasured configs one step away from the two fastest measured ones. Pure.
 
-    They are measured before a search ends early: a model of few times is smooth, and cannot predict that times drop at
-    some size, for example at the first block that holds a whole row. Two configs are taken because noise may have
-    exchanged the best two. Returns an empty tuple if fewer than two configs work, or if their times are nearly equal:
-    then the parameters that were varied do not matter.
+    They are measured before a search ends early: a model that learnt from few times is smooth, and cannot predict that
+    times drop at some size, for example at the first block that holds a whole row. Two configs are taken because noise
+    may have exchanged the best two. Returns an empty tuple if fewer than two configs work, or if their times are nearly
+    equal: then the parameters that were varied do not matter.
     """
     from silo.core.lattice import Lattice  # noqa: PLC0415  # imports numpy, which is slow to import
 

@@ -148,10 +148,10 @@ class InlineLane:
 
 
 class ThreadedLanes:
-    """Several evaluators, each with a thread of its own. Once the first config is started, only that thread uses it.
+    """Several evaluators, each with a thread of its own.
 
-    The threads live as long as this object, because a process that an evaluator started ends with the thread that
-    started it.
+    Once the first config is started, only its own thread uses an evaluator. The threads live as long as this object,
+    because a process that an evaluator started ends with the thread that started it.
     """
 
     def __init__(self, evaluators: Sequence[Evaluator]) -> None:

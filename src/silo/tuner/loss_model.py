@@ -59,13 +59,13 @@ _PENALTY = 0.3
 _SWEEPS = 2
 _REACH = 4.0  # octaves over which the unexplained part of a config's loss stays correlated
 _OFFSET = 0.3  # variance of a size's offset, which all of its configs share
-# The loss that lies halfway between none and the largest on the scale of the second process.
+# On the scale of the second process, this loss lies about halfway between no loss and the largest one.
 _MIDDLE = 0.1
 _NODES = 9  # the number of nodes of the Gauss-Hermite quadrature that averages over a predicted loss
 _MOST_LOSS = 0.9  # losses are clipped to this, the loss of a config ten times as slow as the best
 # A process's error on held-out sizes, in logarithms of times, counts as at least this when its weight is computed.
 _LEAST_ERROR = 0.001
-_DRAWS = 256  # joint draws of the losses of all configs at one size
+_DRAWS = 256  # the number of random draws; each draws the losses of all configs at one size together
 _JITTER = 1e-6  # variance added to a joint covariance, so that it stays positive after rounding
 # The shares to choose among for the third prediction, the mean of the regrets at near sizes; and the power of the
 # distance by which the weights of these sizes fall.
@@ -140,7 +140,7 @@ def loss_ppm(time_ns: int, best_ns: int) -> int:
 
 
 def unproven_ppm(configs: Iterable[Config], winners: Container[Config]) -> list[int]:
-    """Returns, for each config, the lead in millionths that it needs over winners: 0 for a winner of some size."""
+    """Returns how many millionths better than a winner each config must be predicted; 0 for a winner of some size."""
     return [0 if config in winners else UNPROVEN_PPM for config in configs]
 
 
@@ -204,7 +204,7 @@ class LossModel:
         return _millionths(_mixed(self._shares @ np.stack(regrets), self._near_logs(bucket), self._share))
 
     def draws(self, bucket: Bucket) -> Array:
-        """Returns random logarithms of the regrets of ``configs`` at a size, a row each draw; equal in every process.
+        """Returns random logarithms of the regrets of ``configs`` at a size, a row each draw; equal in every run.
 
         The regrets of similar configs are correlated in these draws; separate expectations do not show that.
         """
@@ -213,7 +213,7 @@ class LossModel:
             return self._drawn([process.joint(points, self._observed_points, own) for process in self._processes])
 
     def held_out_draws(self, number: int) -> tuple[tuple[Config, ...], Array]:
-        """Returns the configs of one sample, and draws of these configs' regrets there, made from the other samples."""
+        """Returns the configs of one sample, and draws of their regrets at its size, made from the other samples."""
         import numpy as np  # noqa: PLC0415
 
         rows = np.flatnonzero(self._sample_of == number)
@@ -222,14 +222,16 @@ class LossModel:
             return configs, self._drawn([process.joint_left_out(rows) for process in self._processes])
 
     def _own_nearness(self, bucket: Bucket) -> Array:
-        """Returns the correlation of each config's unexplained loss at a size with that loss in each observation."""
+        """Returns the correlation of each config's unexplained loss at a size with that of each observation."""
         import numpy as np  # noqa: PLC0415
 
         near = np.array([_nearness(bucket, sample.bucket) for sample in self.samples])[self._sample_of]
         return (np.arange(len(self.configs))[:, None] == self._config_of[None, :]) * near[None, :]
 
     def _drawn(self, joints: Sequence[tuple[Array, Array]]) -> Array:
-        """Returns joint draws of the regrets: from each process a number in proportion to its weight in the mean.
+        """Returns joint draws of the regrets.
+
+        Each Gaussian process makes a number of draws in proportion to its weight.
 
         A row is one draw; it holds the logarithm of 1 plus the regret.
         """
@@ -272,9 +274,10 @@ class LossModel:
         return np.where(total > 0, mean, np.nan)
 
     def _best_share(self) -> float:
-        """Returns the share of the near sizes' mean with which the choices at held-out sizes cost least.
+        """Returns the share of the third prediction with which the choices at held-out sizes cost least.
 
-        If several shares cost equally little, returns the smallest of them.
+        The third prediction is the mean of a config's regrets at near sizes. If several shares cost equally little,
+        returns the smallest of them.
         """
         import numpy as np  # noqa: PLC0415
 
@@ -292,7 +295,7 @@ class LossModel:
         return min(_SHARES, key=lambda share: (round(costs[share], 9), share))
 
     def _left_out(self, process: _Process) -> Array:
-        """Returns the regret that a process expects for each observation, predicted from the other samples."""
+        """Returns the regret that a Gaussian process expects for each observation, predicted from the other samples."""
         import numpy as np  # noqa: PLC0415
 
         errors = np.zeros(len(self._sample_of))
@@ -329,7 +332,7 @@ class _As:
     """The scale of the first process: losses as they are."""
 
     def values(self, losses: Array) -> Array:
-        """Converts losses to the values that a process learns."""
+        """Converts losses to the values that the Gaussian process is fitted to."""
         return losses
 
     def losses(self, values: Array) -> Array:
@@ -341,7 +344,7 @@ class _Spread:
     """The scale of the second process, which stretches small losses apart and compresses large ones."""
 
     def values(self, losses: Array) -> Array:
-        """Converts losses to the values that a process learns."""
+        """Converts losses to the values that the Gaussian process is fitted to."""
         return losses * (1 + _MIDDLE) / (losses + _MIDDLE)
 
     def losses(self, values: Array) -> Array:
@@ -355,8 +358,8 @@ class _Spread:
 class _Process:
     """A Gaussian process of losses on one scale, with the covariance kernel under which the losses are most likely.
 
-    ``offsets`` and ``own`` are covariances that do not depend on features: among the configs of one size, and among the
-    sizes of one config. ``groups`` is the number of each feature's group.
+    ``offsets`` and ``same_config`` are covariances that do not depend on features: among the configs of one size, and
+    among the sizes of one config. ``groups`` is the number of each feature's group.
     """
 
     def __init__(

@@ -44,7 +44,7 @@ _RACE_EVERY = 3  # samples between two computations of the interval, which takes
 _REFERENCE_SHARE = 8
 # The reference ran recently, so it is warmed up for only this fraction of the warm-up time.
 _WARM_SHARE = 4
-# A comparison of short finalists has this many times the rounds that measuring one contender has samples.
+# A comparison of finalists with short launches has this many rounds for each sample that measuring one contender has.
 _MORE_ROUNDS = 2
 
 # Limits of the wall time of warming up: the policy's warm-up time times _WARM_UP_WALL, or _WARM_UP_WALL_NS if that is
@@ -214,7 +214,7 @@ def measure(
 
 
 class _Turns:
-    """Takes samples of the reference: one after each of the contender, or after several if the reference is slow."""
+    """Takes samples of the reference, one after each sample of the contender, or fewer if the reference is slow."""
 
     def __init__(self, reference: PairedReference, timer: Timer, policy: MeasurePolicy, patience: _Patience) -> None:
         self._reference = reference

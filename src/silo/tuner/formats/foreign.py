@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 NS_PER_MS = 1_000_000
 
-_LONGEST_NS = 1 << 60  # 36 years
+_LONGEST_NS = 1 << 60  # the longest time that a file may hold: 36 years
 
 
 @dataclass(frozen=True, slots=True)

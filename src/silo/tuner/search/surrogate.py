@@ -40,7 +40,7 @@ _FEW_EVALUATIONS = 32
 _DRAWN = 20
 _REFIT = 8  # the model's covariance kernel is fitted again after this many more outcomes
 _TOO_FEW = 3  # with fewer different times, no model can be fitted
-_CLIP = 0.6  # times above this quantile are set to it: how bad a bad config is does not matter
+_CLIP = 0.6  # times above this quantile are set to it: the exact time of a bad config does not matter
 # The model chooses every config once its rank correlation on held-out outcomes reaches this value; at or below zero,
 # configs are drawn at random; in between, it chooses a proportional share. The standard error is added to the
 # correlation first, so that the model loses trust only if its correlation is low beyond chance.
