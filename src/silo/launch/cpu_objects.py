@@ -108,7 +108,7 @@ def context_alone() -> _Context:
 def context_locking() -> _Context:
     """Returns the context for kernels that run on several threads and may lock shared memory.
 
-    Each thread needs its own; keep a reference until the call ends.
+    Each thread needs a context of its own; keep a reference to the context until the call ends.
     """
     return _Context(bytes=ctypes.sizeof(_Context), alone=0, turns=ctypes.pointer(_LOCKING))
 

@@ -335,7 +335,8 @@ def notice(kind: type) -> None:
     elif kind.__name__ == "ArrayImpl" and kind.__module__.partition(".")[0] in ("jax", "jaxlib"):
         _connect_jax(kind)
     elif hasattr(kind, "__cuda_array_interface__") and not hasattr(kind, "__dlpack__"):
-        open_drivers()  # The protocol does not name the device, so the drivers have to find the device by the address.
+        # __cuda_array_interface__ does not name the device, so the drivers have to find the device by the address.
+        open_drivers()
 
 
 def _refuse_traced(array: object) -> None:

@@ -59,7 +59,7 @@ class SeenLaunch(NamedTuple):
 
 
 def seen_launches(recorded: Sequence[Any]) -> list[SeenLaunch]:
-    """Converts a recording. If a launch could not be recorded, raises ``ArgumentError`` with the recorded reason."""
+    """Converts the rows of ``native.record``. Raises ``ArgumentError`` with the reason if a launch was not recorded."""
     for recorded_launch in recorded:
         if isinstance(recorded_launch, str):
             raise ArgumentError(recorded_launch)

@@ -195,7 +195,8 @@ class TorchWork:
         # number and event by id(event); keeping the event keeps its id unique
         self._events: dict[int, tuple[int, Any]] = {}
         self._capturing = False
-        self._foreign = ""  # the first operation that another library defines
+        # the name of the first operation that a library other than torch defines; "" without such an operation
+        self._foreign = ""
         self.marks: list[StreamMark] = []
         self.keeps: list[Any] = []
 
