@@ -264,9 +264,9 @@ class SessionScope:
 
     Attributes:
         refiner: Proposes further configs by the measurements; they count for the space like its own configs.
-        most_spills: Configs whose code keeps more than this many values of a thread in local memory are set aside; None:
-            no config is. A config that was set aside is neither a trial nor an evaluation; its searcher counts it as
-            failed.
+        most_spills: Configs whose code keeps more than this many values of a thread in local memory are set aside;
+            None: no config is. A config that was set aside is neither a trial nor an evaluation; its searcher counts
+            it as failed.
         deployed: A config of the space, or of its refinements, that is in use: it is always measured and compared, so
             that the decision whether it stays has samples taken side by side. The winner does not depend on it.
         retry: Kinds of failure that are tried again although the store holds them.
