@@ -204,7 +204,10 @@ def validate(data: CandidateData, cases: Sequence[CaseShape], configs: int, targ
 
 
 def _fits(variant: Variant, case: CaseShape) -> None:
-    """Raises CandidateError unless the variant's types, facts and constants hold for the case's arguments."""
+    """Raises CandidateError unless a case's arguments have the types and constants that a variant was compiled for.
+
+    The arguments must also fulfill what the variant's code assumes, such as alignment.
+    """
     config = variant.config.as_dict()
     runtime = [parameter for parameter in variant.signature.parameters if parameter.kind is not ParameterKind.CONSTEXPR]
     values_by_name = dict(

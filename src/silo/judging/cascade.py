@@ -3,7 +3,7 @@
 - "compile": the candidate's file is run, and its kernel compiled.
 - "bounds": grids and resources are within the task's limits.
 - "checked": code that checks its own memory accesses is launched.
-- "right": the arrays that launches leave are compared with the reference's results.
+- "right": the content of the arrays after each launch is compared with the reference's results.
 - "device": the candidate is timed against the baseline.
 """
 

@@ -60,7 +60,7 @@ class Sizes(Enum):
     """How the sizes and addresses of one case are drawn."""
 
     ALIGNED = "aligned"  # multiples of 16, at addresses that are multiples of 64
-    ODD = "odd"  # other sizes, at an aligned address plus one element
+    ODD = "odd"  # sizes that are no multiples of 16, at an aligned address plus one element
     SMALLEST = "smallest"  # the smallest size, at an aligned address plus one element
     LARGEST = "largest"  # the largest size, at an aligned address
 

@@ -1,4 +1,4 @@
-"""Kernels of a bundle that a program loads: dispatch, consent, loading."""
+"""The kernels of a loaded bundle: chooses the variant that serves a call, requires consent, and loads the code."""
 
 from __future__ import annotations
 

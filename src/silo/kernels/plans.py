@@ -140,7 +140,10 @@ class Plan(native.LaunchPlan):
 
     @property
     def launch_parts(self) -> tuple[str, ...]:
-        """The kernels of the form that was recorded last, in order, with captured work of torch as ``torch.NAME``."""
+        """The kernels of the latest recorded form, in order; captured work of torch is called ``torch.NAME``.
+
+        A form is one recorded sequence of launches.
+        """
         return self._kernels
 
     def report(self) -> PlanReport:

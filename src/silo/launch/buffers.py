@@ -131,7 +131,7 @@ class Buffer:
         On a device the copy runs after earlier work in ``stream``.
 
         With ``at``, the bytes are copied to the part of the buffer that begins at byte ``at``. Raises ``ArgumentError``
-        if they do not fit.
+        if ``data`` is longer than the rest of the buffer.
         """
         raise NotImplementedError
 
@@ -140,8 +140,8 @@ class Buffer:
 
         From a device the copy runs after earlier work in ``stream``.
 
-        With ``at``, the bytes that fill ``out`` are copied from byte ``at`` of the buffer on. Raises ``ArgumentError``
-        if there are not enough.
+        With ``at``, ``out`` is filled with the bytes from byte ``at`` of the buffer on. Raises ``ArgumentError`` if the
+        buffer ends before ``out`` is full.
         """
         raise NotImplementedError
 

@@ -1,4 +1,4 @@
-"""Benches: run candidates in this process, or in a separate process, so that a fault ends only that process."""
+"""Benches run and time candidates, in this process or in a separate one, so that a fault ends only that process."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ class Bench(Protocol):
     def results(self, config: Config, artifact: Artifact) -> Mapping[str, NDArray[Any]]:
         """Runs a config once on the arguments' original content; returns every array's content afterwards, on the host.
 
-        The arrays are valid until the next call of this object. Arrays that were not written are read-only and stay
-        valid.
+        The arrays are valid until the next call of a method of this object. Arrays that were not written are read-only
+        and stay valid.
         """
         ...
 

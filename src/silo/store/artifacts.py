@@ -210,7 +210,10 @@ class Artifacts:
             self._counts.note(found=True)
 
     def described(self, key: str) -> Artifact | None:
-        """Returns the artifact of an artifact key for a comparison, or None. Its code may be missing or not trusted."""
+        """Returns the artifact of an artifact key for a comparison, or None.
+
+        The artifact's code may be missing or not trusted.
+        """
         artifact = self._read(self._artifacts, "artifact", key, Artifact.from_json)
         if artifact is None and self._afar is not None:
             artifact = self._afar.artifact(key)

@@ -302,7 +302,7 @@ def _files(directory: Path) -> Iterator[_File]:
 
 def _walk(directory: Path, *, temporary: bool) -> Iterator[tuple[str, int, float]]:
     """Yields the path, size and time of each plain file under a directory, unfinished ones only if ``temporary``."""
-    folders = [os.fspath(directory)]  # paths as text, because a store has thousands of files
+    folders = [os.fspath(directory)]  # text, because making thousands of Path objects would take long
     while folders:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folders.pop()) as entries:
             for entry in entries:

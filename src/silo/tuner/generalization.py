@@ -273,7 +273,7 @@ def _predicted(model: LossModel, number: int, allowed: Sequence[Config]) -> Conf
     """Returns the config that the model would choose for bucket ``number`` if this bucket had not been measured.
 
     Only configs that were tried on this bucket can be chosen, because the regret of the others is unknown. If
-    ``allowed`` are the winners, a config must have won at another bucket.
+    ``allowed`` holds only winners of measured buckets, only winners of the other buckets can be chosen.
     """
     winners = {other.winner for at, other in enumerate(model.samples) if at != number}
     every_winner = {sample.winner for sample in model.samples}

@@ -89,10 +89,10 @@ class Lanes(Protocol):
         ...
 
     def finish(self) -> Finished:
-        """Waits until some started config is finished; returns it with its outcome.
+        """Waits until some started config is finished; returns the config with its outcome.
 
-        The outcome is its trial, its spill count if that exceeds the limit, or the error that the config caused. Other
-        errors are raised.
+        The outcome is the config's trial, the config's spill count if that exceeds the limit, or the error that the
+        config caused. Other errors are raised.
         """
         ...
 

@@ -168,7 +168,7 @@ class Objective:
     def refusal(self, trials: Iterable[Trial]) -> str:
         """Returns the reason why no working config is eligible, or "".
 
-        The reason names, for each constraint, the config that comes nearest to it.
+        The reason names, for each constraint, the config that comes nearest to meeting the constraint.
         """
         pools = _pools(trials)
         if not pools or any(self.cost(pool) is not None for pool in pools.values()):

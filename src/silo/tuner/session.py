@@ -277,7 +277,8 @@ class _Session:
     def _room(self, waiting: int) -> int:
         """Returns how many configs may be proposed now.
 
-        These are few while the search may end early, because proposed configs are compiled.
+        While the search may end early, only few are proposed, because each is compiled, which is in vain if the search
+        ends.
         """
         remaining = self._total - self._considered
         if self._early_rule is None:
@@ -330,7 +331,7 @@ class _Session:
         self.report("search")
 
     def _take_in(self, trials: Sequence[Trial]) -> None:
-        """Scales times by the references of new trials, and chooses the reference for the next configs."""
+        """Adds new trials to the scales of times, and chooses the reference for the next configs."""
         for trial in trials:
             self._scales.add(trial)
             self._reference = successor(self._reference, trial, self._scales)

@@ -203,7 +203,7 @@ class BoundedSocket:
         return io.BufferedReader(_Arriving(self), _BUFFER_BYTES)
 
     def reader_closed(self) -> None:
-        """Called when a reader is closed."""
+        """Counts a reader as closed. Closes the connection if :meth:`close` was called and no other reader is open."""
         self._readers -= 1
         if self._is_closed:
             self.close()

@@ -298,7 +298,7 @@ class RemoteClient:
         return listings
 
     def _list_to(self, folder: str, end: float, pages: queue.SimpleQueue[tuple[str, list[str] | bool]]) -> None:
-        """Puts the pages of a folder into ``pages``, and then whether these were all."""
+        """Puts the pages of a folder's listing into ``pages``, and then whether these were all pages."""
 
         def action(objects: Objects) -> bool:
             count = 0

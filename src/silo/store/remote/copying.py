@@ -253,7 +253,7 @@ def _problem(part: str, name: str, data: bytes) -> str:
 
 
 def _own_objects(root: Path, part: str) -> Iterator[tuple[str, bytes | None]]:
-    """Yields a part's objects in the store at ``root``; with None instead of bytes if they must not be sent."""
+    """Yields the names and bytes of a part's objects in the store at ``root``; None for bytes that must not be sent."""
     notices = Notices("silo.store")
     if part == "blobs":
         blobs = DiskBlobs(root, notices)

@@ -197,7 +197,7 @@ class _Text:
         return self._next() in [*openers]
 
     def names(self) -> Iterator[str]:
-        """Yields the names of an object's members; the caller reads each value before it takes the next name."""
+        """Yields the names of an object's members. The caller must read each value before it takes the next name."""
         self._take("{")
         if self._next() == "}":
             self._take("}")

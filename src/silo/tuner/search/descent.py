@@ -37,7 +37,7 @@ class Points(Protocol):
         ...
 
     def coordinates(self, index: int) -> tuple[int, ...]:
-        """Returns the place of a config on each axis."""
+        """Returns, for each axis, the position of the config's value among the values of the axis."""
         ...
 
     def along(self, index: int, axis: int, value_indices: Sequence[int]) -> Iterator[int]:

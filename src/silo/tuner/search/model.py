@@ -66,7 +66,7 @@ def feature_axes(lattice: Lattice) -> tuple[slice, ...]:
 
 
 def _axis_features(axis: Axis, *, absent: bool) -> NDArray[np.float64]:
-    """Returns one row of features per place on the axis; the last row is for a config without the parameter."""
+    """Returns one row of features per value of the axis; the last row is for a config without the parameter."""
     import numpy as np  # noqa: PLC0415
 
     count = len(axis) + 1
