@@ -80,7 +80,7 @@ _LOCKS = (ctypes.c_uint32 * (1024 * 16))()
 
 
 def _turns(answer: int) -> _Turns:
-    """Makes a :class:`_Turns` whose ``enter`` returns those bits of its argument that ``answer`` has too.
+    """Makes a :class:`_Turns` whose ``enter(context, wants)`` returns ``wants & answer``.
 
     ``answer`` is ``SILO_CPU_ALONE`` or ``SILO_CPU_LOCKING``.
     """

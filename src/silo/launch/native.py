@@ -458,9 +458,9 @@ def probes(torch: Any) -> tuple[object, ...]:  # noqa: ANN401  # the module
 
 
 def _probe_storages(torch: Any) -> bool:  # noqa: ANN401  # the module
-    """Finds the offsets of a storage's address and size, which the flight recorder notes.
+    """Finds the offsets of the address and the size in torch's C++ storage objects.
 
-    Returns whether they were found.
+    The flight recorder reads these fields. Returns whether the offsets were found.
     """
     views = [torch.empty(size, dtype=torch.uint8)[offset:] for size, offset in ((1000, 8), (3001, 16), (70, 1))]
     # these storages wrap memory that torch did not allocate

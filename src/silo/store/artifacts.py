@@ -99,11 +99,11 @@ class FromAfar(Protocol):
         ...
 
     def artifact(self, key: str) -> Artifact | None:
-        """Fetches the artifact of an artifact key; None if the remote store lacks it or it may not be used."""
+        """Fetches the artifact of an artifact key; None if the remote store lacks it or its code may not be used."""
         ...
 
     def outcome(self, key: str) -> Outcome | None:
-        """Fetches the outcome of a compile job; None if the remote store lacks it or it may not be used."""
+        """Fetches the outcome of a compile job; None if the remote store lacks it or its code may not be used."""
         ...
 
     def bring(self, refs: Sequence[BlobRef]) -> None:
@@ -327,7 +327,7 @@ class Artifacts:
 
 MOST_BYTES = 64 << 20  # the most bytes of all files under one key
 _KIND = "files"
-_LEVEL = 1  # fast compression: most of the bytes are texts of compilers
+_LEVEL = 1  # the compression level: fast compression is enough, because most of the bytes are texts of compilers
 
 
 @frozen

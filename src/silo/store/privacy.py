@@ -511,7 +511,7 @@ def _take(descriptor: int, path: str | os.PathLike[str], kind: int) -> bool:
 
 @contextlib.contextmanager
 def lock_of_place(path: Path) -> Generator[bool]:
-    """Holds the exclusive lock of a path, whether or not a file is there; yields False without locks.
+    """Holds the exclusive lock of a path, whether or not a file is there. Yields False if the file system lacks locks.
 
     ``path`` must not contain links. The lock is a file in a folder of this user's, named after the file's name and the
     inode of its folder, so it stays the same when the file is replaced. The lock file is removed at the end.
@@ -596,7 +596,7 @@ def _cache_folder() -> Path:
 def write_holder(descriptor: int) -> None:
     """Writes the holder into the lock file, for processes on other machines, whose lock table does not show it."""
     text = f"process {os.getpid()} on {os.uname().nodename} ({_shown(sys.argv)})".encode(errors="replace")
-    with contextlib.suppress(OSError):  # on a full disk only this note is missing
+    with contextlib.suppress(OSError):  # the lock works without this note, for example on a full disk
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, text[:_MOST_HOLDER], 0)
 
@@ -628,7 +628,7 @@ def _locking_process(device: int, inode: int) -> int | None:
             continue
         major, minor, number = words[5].split(":")
         if int(number) == inode and int(words[4]) > 0:
-            # some file systems show another device here than in stat()
+            # some file systems show another device in /proc/locks than in stat()
             exact = (int(major, 16), int(minor, 16)) == (os.major(device), os.minor(device))
             processes.setdefault(exact, int(words[4]))
     return processes.get(True, processes.get(False))

@@ -246,7 +246,7 @@ class TrustLedger:
         return len(entries)
 
     def untrust(self, names: Collection[str]) -> int:
-        """Withdraws all consent to the code with these digests or blobs; returns the number of withdrawn ones.
+        """Withdraws all consent to the code with these digests or blobs; returns the number of withdrawn entries.
 
         This includes code that was built here. A program keeps the code that it has loaded.
         """

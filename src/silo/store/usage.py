@@ -119,8 +119,8 @@ def usage(root: Path) -> Usage:
 class KernelUsage:
     """The code of one kernel: the number of its artifacts, the number whose code is ``present``, and bytes of code.
 
-    ``used_s`` is the Unix time of the last use, to a day. A blob that kernels share counts for the first of them. Code
-    that belongs to no artifact has the kernel "".
+    ``used_s`` is the Unix time of the last use, accurate to a day. A blob that kernels share counts for the first of
+    them. Code that belongs to no artifact has the kernel "".
     """
 
     kernel: str

@@ -91,7 +91,7 @@ def known_well_enough(
 def shortlist_measured(
     configs: Sequence[Config], costs: Mapping[bytes, float | None], rule: EarlyEnd = EarlyEnd()
 ) -> Decision:
-    """Decides whether the shortlist ends the search: its configs among ``configs`` are measured, and one works. Pure.
+    """Decides whether the search ends because the shortlisted ones of ``configs`` are measured, and one works. Pure.
 
     ``configs`` and ``costs`` are as in :func:`known_well_enough`.
     """
@@ -161,7 +161,7 @@ def _expected_gain(
     with model.one_thread():
         kernel = model.fit_kernel(known_points, values)
         # Leave-one-out errors: each measured value minus its prediction from the other values, in standard deviations
-        # of that prediction. If they are larger than the model expects, its deviations are raised.
+        # of that prediction. If they are larger than the model expects, the model's deviations are raised.
         inverse = np.linalg.inv(kernel.covariance(known_points))
         misses = inverse @ values / np.sqrt(np.diag(inverse))
         posterior = model.Posterior(kernel, points[others])

@@ -171,7 +171,7 @@ def _next(space: SearchSpace, study: Study, trials: Sequence[Trial], above: Conf
 
 
 def near_lines(near: Sequence[Neighbour], limit: int = 4, *, compared: bool = True) -> list[str]:
-    """Describes the nearest studies: for each, every difference because of which its trials do not count here.
+    """Describes the nearest studies: for each, every difference that keeps the study's trials from counting here.
 
     ``compared``: whether, for studies that differ only in the compiler, the code of both compilers was compared and
     differs.

@@ -1,11 +1,11 @@
 """Dispatch rules for sizes that were not measured: a decision list learnt from all trials, or the nearest bucket.
 
 A model of every config's loss (:mod:`silo.tuner.loss_model`) predicts which configs are good between the measured
-sizes. A few configs are kept that together cover all sizes with little loss. A list of bounds is grown over a grid of
-sizes, like a decision tree, so that a launch compares numbers and needs no model. For each measured size, the choice is
-also predicted from the other sizes. If these predictions choose worse configs than the nearest bucket does, the rule of
-the nearest bucket is kept. The loss of the predicted choices at the measured sizes is the loss to expect at other
-sizes, and sizes with a great expected loss are worth measuring next.
+sizes. A few configs are kept that together cover all sizes with little loss. The decision list, which compares sizes
+with bounds, is grown over a grid of sizes like a decision tree. So a launch compares numbers and needs no model. For
+each measured size, the choice is also predicted from the other sizes. If these predictions choose worse configs than
+the nearest bucket does, the rule of the nearest bucket is kept. The loss of the predicted choices at the measured sizes
+is the loss to expect at other sizes, and sizes with a great expected loss are worth measuring next.
 """
 
 from __future__ import annotations

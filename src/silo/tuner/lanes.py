@@ -150,8 +150,8 @@ class InlineLane:
 class ThreadedLanes:
     """Several evaluators, each with a thread of its own.
 
-    Once the first config is started, only its own thread uses an evaluator. The threads live as long as this object,
-    because a process that an evaluator started ends with the thread that started it.
+    Once the first config is started, each evaluator is used only by its own thread. The threads live as long as this
+    object, because a process that an evaluator started ends with the thread that started it.
     """
 
     def __init__(self, evaluators: Sequence[Evaluator]) -> None:

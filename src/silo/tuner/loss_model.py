@@ -46,7 +46,7 @@ _SIZE = 0.15  # the distance of two sizes that are an octave apart
 _QUOTIENT = 0.25  # the distance of two quotients of a size and a parameter that are an octave apart
 _OCTAVES = 2  # the most octaves between a size and a parameter, in both directions: larger distances are clipped to it
 _MOST_WASTE = 3  # the most octaves of waste; a larger waste is clipped to it
-# Length scales and noises of the processes to choose among: those with the greatest likelihood are used.
+# Length scales and noises of the Gaussian processes to choose among: those with the greatest likelihood are used.
 _LENGTHS = (0.7, 1.5, 3.0)
 _NOISES = (0.003, 0.02, 0.1)
 _OWN = (0.3, 1.0)  # variance of the part of a config's loss that its values do not explain; 0 is also tried
@@ -59,11 +59,12 @@ _PENALTY = 0.3
 _SWEEPS = 2
 _REACH = 4.0  # octaves over which the unexplained part of a config's loss stays correlated
 _OFFSET = 0.3  # variance of a size's offset, which all of its configs share
-# On the scale of the second process, this loss lies about halfway between no loss and the largest one.
+# On the scale of the second Gaussian process (_Spread), this loss lies about halfway between no loss and the largest.
 _MIDDLE = 0.1
 _NODES = 9  # the number of nodes of the Gauss-Hermite quadrature that averages over a predicted loss
 _MOST_LOSS = 0.9  # losses are clipped to this, the loss of a config ten times as slow as the best
-# A process's error on held-out sizes, in logarithms of times, counts as at least this when its weight is computed.
+# A Gaussian process's error on held-out sizes, in logarithms of times, counts as at least this when the weight of the
+# process is computed.
 _LEAST_ERROR = 0.001
 _DRAWS = 256  # the number of random draws; each draws the losses of all configs at one size together
 _JITTER = 1e-6  # variance added to a joint covariance, so that it stays positive after rounding
@@ -94,7 +95,7 @@ class Sample:
         of times.
 
         A config that was compared side by side has its time in the comparison. The time of any other config is from the
-        search, scaled to the comparison, and at least the winner's.
+        search, scaled to the comparison, and never less than the winner's time.
         """
         winner = choose_winner(trials, objective)
         if winner is None:
@@ -329,7 +330,7 @@ class LossModel:
 
 
 class _As:
-    """The scale of the first process: losses as they are."""
+    """The scale of the first Gaussian process: losses as they are."""
 
     def values(self, losses: Array) -> Array:
         """Converts losses to the values that the Gaussian process is fitted to."""
@@ -341,7 +342,7 @@ class _As:
 
 
 class _Spread:
-    """The scale of the second process, which stretches small losses apart and compresses large ones."""
+    """The scale of the second Gaussian process, which stretches small losses apart and compresses large ones."""
 
     def values(self, losses: Array) -> Array:
         """Converts losses to the values that the Gaussian process is fitted to."""
@@ -471,9 +472,9 @@ def _regrets(losses: Array) -> Array:
 
 
 def _mixed(regrets: Array, near_logs: Array, share: float) -> Array:
-    """Returns the geometric mean of the predicted regrets and the near sizes' mean, which has the weight ``share``.
+    """Returns the geometric mean of the predicted regrets and the mean regrets at near sizes.
 
-    A config without a mean keeps its predicted regret.
+    The mean regrets have the weight ``share``. A config that was tried at no other size keeps its predicted regret.
     """
     import numpy as np  # noqa: PLC0415
 
@@ -487,7 +488,7 @@ def _nearness(bucket: Bucket, other: Bucket) -> float:
 
 
 def octaves_apart(bucket: Bucket, other: Bucket) -> float:
-    """Returns the distance of two sizes: the sum over their numbers of the factor between them, in octaves."""
+    """Returns the distance of two sizes: the sum of the distances of their numbers, in octaves (powers of two)."""
     pairs = zip(bucket, other, strict=True)
     return sum(
         abs(math.log2(max(a, 1)) - math.log2(max(b, 1))) for a, b in pairs if isinstance(a, int) and isinstance(b, int)

@@ -1,4 +1,4 @@
-"""The measuring policy: how kernels are timed on any device, and how paired samples decide which of two is faster."""
+"""The measuring policy: how kernels are timed, and how paired samples decide which of two kernels is faster."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ Key = TypeVar("Key", bound=Hashable)
 _HOPELESS = 2
 _FEW_SAMPLES = 3
 _SURE_SAMPLES = 6  # with fewer samples, the confidence interval of the median is their whole range
-_RACE_EVERY = 3  # samples between two computations of the interval, which takes some ten microseconds
+# samples between two computations of the confidence interval; one computation takes some ten microseconds
+_RACE_EVERY = 3
 
 # Sampling the reference may take this fraction of the contender's sampling time, or as long as warming up if that is
 # longer.
@@ -340,7 +341,7 @@ def _sample(contender: Contender, timer: Timer, repeats: int) -> int:
 
 
 def _warm_up(contender: Contender, timer: Timer, warmup_ns: int, window_ns: int) -> tuple[int, int]:
-    """Launches until the device is warm; returns the launches that fill one sample's window, and the time of one.
+    """Launches until the device is warm. Returns how many launches fill a sample's window, and the time of one launch.
 
     Times are nanoseconds. Work between the launches (emptying a cache, restoring arguments) keeps a device as busy and
     may take far longer, so wall time is limited too.

@@ -244,7 +244,7 @@ class _Session:
 
     @property
     def _total(self) -> int:
-        """The number of configs that the search will examine, unless time ends it."""
+        """The number of configs that the search will examine, unless the time budget ends it earlier."""
         limit = self._budget.evaluations
         return max(self._eligible if limit is None else min(self._eligible, limit), self._known_first)
 

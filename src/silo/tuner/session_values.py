@@ -94,7 +94,7 @@ class TuneOutcome:
         """Returns the winner.
 
         Raises:
-            TuneError: no config can be used. The message says that none meets the objective, or how each failed.
+            TuneError: no config can be used. The message says that no config meets the objective, or how each config failed.
         """
         if self.winner is not None:
             return self.winner

@@ -54,8 +54,7 @@ class Verdict:
 def spill_limit(target: Target, *, by_heuristic: bool, requested: int | None = None) -> int | None:
     """Returns how many values a config may spill and still be measured with the others; None: no limit.
 
-    Spaces that a heuristic made have a limit. An author's list is measured as it is, unless the author ``requested``
-    for a limit.
+    Spaces that a heuristic made have a limit. An author's list is measured as it is, unless a limit is ``requested``.
 
     >>> spill_limit(Target("cuda", "sm_90"), by_heuristic=True), spill_limit(Target("hip"), by_heuristic=True)
     (16, 32)

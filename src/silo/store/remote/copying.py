@@ -70,7 +70,7 @@ class Checked:
 def push(root: Path, client: RemoteClient) -> list[CopiedObjects]:
     """Sends the entries of the store at ``root`` that the remote store lacks; returns the counts for each part.
 
-    Raises ``RemoteError`` if it accepts none.
+    Raises ``RemoteError`` if the remote store accepts no entry.
     """
     return [
         _push_records(root, client) if part == "records" else _push_part(root, client, part)

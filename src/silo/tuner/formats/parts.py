@@ -27,7 +27,7 @@ __all__ = ["MEMBER_BYTES", "PLACE_BYTES", "SAMPLE_BYTES", "TRIAL_BYTES", "LimitE
 # The limits of a file of results. It is parsed a part at a time, so memory holds only the results and one part.
 # A part is one row, or one member of the outermost object; parsing takes up to 54 bytes for each of its characters.
 PART_CHARACTERS = 1 << 18
-HEADER_CHARACTERS = 1 << 18  # all members of the outermost object together, without the rows
+HEADER_CHARACTERS = 1 << 18  # the most characters of all members of the outermost object together, without the rows
 
 # The memory that parsed results are counted as, in bytes: each trial; each distinct pair of a parameter and its value;
 # each use of a pair in a config, besides the characters of its name; each sample. Together they may take three quarters

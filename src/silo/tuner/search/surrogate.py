@@ -87,9 +87,9 @@ class Surrogate:
             return self._next(board)
 
     def near_best(self, board: SearchState) -> int | None:
-        """Returns the free neighbour of the best config that is predicted to be fastest; None if no neighbour is free.
+        """Returns the free neighbour of the best config that is predicted to be fastest.
 
-        Also None if the model is not trusted.
+        Returns None if no neighbour is free, or if the model is not trusted.
         """
         with one_thread():
             return self._near_best(board)
