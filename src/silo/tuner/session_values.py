@@ -94,7 +94,8 @@ class TuneOutcome:
         """Returns the winner.
 
         Raises:
-            TuneError: no config can be used. The message says that no config meets the objective, or how each config failed.
+            TuneError: no config can be used. The message says that no config meets the objective, or how each
+                config failed.
         """
         if self.winner is not None:
             return self.winner
