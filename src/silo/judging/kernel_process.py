@@ -113,7 +113,7 @@ def build_once(kind: str, data: VariantData) -> None:
 
 
 class _Built:
-    """A loaded variant: its launcher, its launch info, and its check if the code checks itself."""
+    """A loaded variant: its launcher, its launch info, and its CheckedKernel if the code checks itself."""
 
     def __init__(self, data: VariantData, loaded: Any, launch: LaunchInfo, checked: CheckedKernel | None) -> None:  # noqa: ANN401
         self.launch = launch

@@ -72,7 +72,7 @@ class TaskLimits:
     ``configs``: how many configs of the candidate's space are judged. ``programs``: the most programs of one grid.
     ``seconds`` and ``memory_bytes``: the limits of each of the candidate's processes. ``scratch_bytes``,
     ``shared_bytes`` and ``registers`` (of a group of threads): the limits of resources of the candidate's code.
-    ``steps``: the most iterations of loops, and accesses, of one program.
+    ``steps``: the most loop iterations and memory accesses of one program.
     """
 
     configs: int = 4
@@ -127,7 +127,7 @@ class DrawnCase:
     label: str
     arguments: tuple[tuple[str, DrawnArray | int | float | bool], ...]
     expected: Callable[[], Mapping[str, Any]]
-    ordinary: bool = False  # whether its values have a magnitude of about 1
+    ordinary: bool = False  # whether the values of the case's arrays have a magnitude of about 1
 
     @property
     def shape(self) -> CaseShape:

@@ -287,7 +287,7 @@ class BundledKernel:
         return self._bound(binding, grid)
 
     def explain(self, *args: object, **kwargs: object) -> str:
-        """Explains which variant a call with these arguments gets, why, and why not the others."""
+        """Explains which variant a call with these arguments gets and why, and why the other variants are rejected."""
         call = inspect_call(self.launcher, self._head.signature, *args, **kwargs)
         return self.explain_on(call, device_for(self.name, call.device, self.serves))
 

@@ -325,11 +325,11 @@ def kernel(
             kernels.
 
     Raises:
-        SourceError: not a Triton kernel, Triton is absent, the key names no scalar parameter, or ``contiguous``
-            contains a name that is not an array's.
+        SourceError: ``function`` is not a Triton kernel, Triton is absent, the key names no scalar parameter, or
+            ``contiguous`` contains a name that is not an array's.
         TraceError: the grid cannot become an expression.
         SpaceError: the space sets a name that the kernel does not have.
-        SettingsError: an unknown mode.
+        SettingsError: ``tune`` is an unknown mode.
     """
     if function is None:
 
@@ -581,7 +581,7 @@ def _checked_grid(kernel: DeclaredKernel, grid: Grid, config: Sequence[str]) -> 
 # ---- Launch hooks of other libraries also see the launches of Silo's kernels ----
 
 
-# the shown kinds, by id(kind); ids are not reused, because kinds live as long as the process
+# the kinds whose launches are shown, by id(kind); ids are not reused, because kinds live as long as the process
 _shown: dict[int, _Shown] = {}
 
 

@@ -178,7 +178,7 @@ def _record(
 
 
 class _FormRecorder:
-    """Expresses a recording's launches by the step's arguments."""
+    """Converts recorded launches to a plan's form, in which values are expressions over the step's arguments."""
 
     def __init__(
         self, step: Step, kernels_by_id: Mapping[int, Kernel], arguments: Mapping[str, object], trail: Trail

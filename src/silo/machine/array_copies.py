@@ -32,7 +32,10 @@ def is_array(value: object) -> bool:
 
 
 def array_behind(value: Any) -> Any:  # noqa: ANN401  # any library's array
-    """Returns the array that a kernel accesses through an argument: itself, a tensor descriptor's base, or None."""
+    """Returns the array that a kernel accesses through an argument: the argument itself, or a tensor descriptor's base.
+
+    Returns None for an argument that is neither.
+    """
     if is_array(value):
         return value
 

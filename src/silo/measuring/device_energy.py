@@ -62,7 +62,7 @@ def measure_energy(
 def _advanced(
     read: Callable[[], int], step: Callable[[], int], before_mj: int, least_ns: int, clock: Callable[[], int]
 ) -> tuple[int, int]:
-    """Launches for at least ``least_ns`` nanoseconds, and goes on until the counter then advances.
+    """Launches for at least ``least_ns`` nanoseconds, and then until the counter advances once more.
 
     Returns the counter's value in millijoules, and the number of launches.
     """

@@ -76,7 +76,7 @@ class ArgumentCopy:
         return [name for name, value in self._arguments.items() if array_behind(value) is not None]
 
     def take(self) -> SharedArguments:
-        """Returns the copy. The caller must call :meth:`give_back` when it no longer needs it."""
+        """Returns the copy. The caller must call :meth:`give_back` when it no longer needs the copy."""
         with self._lock:
             if self._shared is None:
                 # All launches that write the arrays have been enqueued; wait until they are done.

@@ -99,7 +99,7 @@ class SharedArguments:
     """Owns shared memory to which :meth:`fill` copies the arrays' content. Nothing else writes to the arrays or copies.
 
     Args:
-        arguments: by name; arguments that share an array share its copy.
+        arguments: the call's arguments by name; arguments that share an array share its copy.
     """
 
     def __init__(self, arguments: Mapping[str, object]) -> None:
@@ -243,7 +243,7 @@ def _form_of(descriptor: Any, extent: ArrayExtent) -> JSON:  # noqa: ANN401  # a
 
 @dataclass(frozen=True)
 class _Memory:
-    """An array with a known address and dtype."""
+    """Stands for an array of which only the address and the dtype are known."""
 
     address: int
     dtype: str

@@ -81,7 +81,7 @@ class _Out:
                 self._stream.write(data)
                 self._stream.flush()
             except OSError:
-                os._exit(1)  # the processes that measure end with this one
+                os._exit(1)  # the measuring processes end together with this process
 
 
 def _beat(out: _Out) -> None:

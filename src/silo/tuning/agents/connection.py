@@ -53,7 +53,10 @@ class Connection(Protocol):
         ...
 
     def ask(self, request: bytes, limit_s: float) -> Mapping[str, Any]:
-        """Sends a request and returns the answer. Raises AgentLostError, also after ``limit_s`` seconds."""
+        """Sends a request and returns the answer.
+
+        Raises AgentLostError if the agent is lost, or does not answer within ``limit_s`` seconds.
+        """
         ...
 
     def kill(self) -> None:
