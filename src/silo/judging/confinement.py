@@ -78,7 +78,7 @@ class Confined:
         return cls(tuple(map(str, cast("list[object]", measures))), tuple((str(name), str(why)) for name, why in pairs))
 
 
-# ---- system calls, by their numbers on the two machines ----
+# ---- system calls, by their numbers on x86_64 and aarch64 ----
 
 # By machine: the column of its call numbers in the tables below, and the machine's own number in seccomp.
 _MACHINES: Final = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}

@@ -96,7 +96,7 @@ def run_kernel(request_fd: int, answer: int) -> None:
 
 
 def compiler_places() -> tuple[str, ...]:
-    """Returns the files of the compiler that builds candidates, which may be installed anywhere, such as below /opt."""
+    """Returns the files of the compiler that builds candidates, wherever it is installed, for example below /opt."""
     try:
         return installed_places(find_compiler(settings().cc))
     except CompilerMissingError:

@@ -127,11 +127,11 @@ class _RecordingPlan(Plan):
 
 
 def record_step(step: Step, kernels: Iterable[Kernel]) -> RecordedPlan:
-    """Runs a step with its examples, which launches kernels, and returns its plan for a bundle of ``kernels``.
+    """Runs a step's function with its examples; returns the plan of the recorded launches for a bundle of ``kernels``.
 
     Raises:
-        ArgumentError: its launches cannot be kept (see :func:`silo.plan`); or it launches a kernel that is not in the
-            bundle, or passes memory that is not an argument.
+        ArgumentError: the step's launches cannot be kept (see :func:`silo.plan`); or it launches a kernel that is not in
+            the bundle, or passes memory that is not an argument.
         SourceError: an example is neither a tuple nor a mapping.
     """
     kernels_by_id = {id(kernel.resolver.native): kernel for kernel in kernels}

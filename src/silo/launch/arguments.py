@@ -319,7 +319,7 @@ def describe_call(call: SeenCall) -> str:
 
 Constant: TypeAlias = "Callable[[object], Value]"
 
-# set for parameters whose exact value is part of the guard code; the same number as in native/python/plan.h
+# the flag of parameters whose exact value is part of the guard code; the same number as in native/python/plan.h
 EXACT: Final = 32
 MOST_VARIANTS: Final = 0xFFFFFFFF
 # The numbers of enum silo_extent in native/core/extents.h, without the number for arrays that are declared contiguous.

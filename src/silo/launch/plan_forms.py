@@ -25,8 +25,8 @@ __all__ = ["FormMaker", "SeenLaunch", "address_of", "seen_launches"]
 # The numbers of enum silo_value_kind in native/core/argument_word.h.
 _POINTER, _INT, _BOOL, _FLOAT, _DESCRIPTOR = 1, 4, 5, 6, 8
 _SCALARS = (_INT, _BOOL, _FLOAT)
-# The numbers of enum silo_plan_kind in native/python/plan_form.h, and of enum silo_plan_value_kind and the limit of
-# memories in native/core/plan_fill.h.
+# The numbers of enum silo_plan_kind in native/python/plan_form.h; then the numbers of enum silo_plan_value_kind, and
+# the limit of memories, in native/core/plan_fill.h.
 _ARRAY_KIND, _INT_KIND, _FLOAT_KIND, _OTHER_KIND = range(4)
 _GIVEN, _MOVED, _COMPUTED = range(3)
 _MOST_MEMORIES = 64

@@ -1,4 +1,4 @@
-"""Scratch memory for kernels, in stream order, from the allocator that manages the device's memory."""
+"""Allocates scratch memory for kernels, in stream order, with the allocator that manages the device's memory."""
 
 from __future__ import annotations
 

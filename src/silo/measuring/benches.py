@@ -167,7 +167,7 @@ class LocalBench:
 
     @cached_property
     def _restorers(self) -> Mapping[str, Callable[[], None]]:
-        """For each array, a function that restores its original content from a copy made before the first launch."""
+        """Maps the name of each array argument to a function that restores the content from before the first launch."""
         return restorers(self.arguments)
 
     def _contender(self, config: Config, artifact: Artifact) -> Contender:

@@ -69,5 +69,5 @@ def refiner_of(context: CallContext, grid_of: Callable[[Config], Sequence[int]])
 
 
 def spill_limit_of(context: CallContext) -> int | None:
-    """Returns how many values a candidate of a call may spill and still be measured with the others; None: no limit."""
+    """Returns how many values a candidate of a call may spill without being set aside; None: no limit."""
     return spill_limit(context.device.target, by_heuristic=context.rule is not None, requested=settings().spills)

@@ -1,4 +1,4 @@
-"""Trials of an earlier compiler: they count for configs whose code is the same today, and predict the others.
+"""Trials of an earlier compiler: they count for configs whose code is the same today, and else show what to measure.
 
 A compiler's identity changes with every release; the code of most kernels does not. A study of another identity that
 equals today's study in everything else is an *earlier study*. Its trials of a config are *carried over* if the config's

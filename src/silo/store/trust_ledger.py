@@ -424,7 +424,7 @@ def _refusal(refused: Sequence[tuple[Vouchable, Rejected]], origin: str, *, expo
 
 
 def _counted(named: Sequence[str]) -> str:
-    """Returns a few names as text, and the number of the others."""
+    """Returns a few of the names as text, with the number of the remaining names."""
     more = len(named) - _MOST_NAMED
     return ", ".join(named[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 

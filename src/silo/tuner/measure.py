@@ -45,7 +45,8 @@ _RACE_EVERY = 3
 _REFERENCE_SHARE = 8
 # The reference ran recently, so it is warmed up for only this fraction of the warm-up time.
 _WARM_SHARE = 4
-# A comparison of finalists with short launches has this many rounds for each sample that measuring one contender has.
+# If finalists with short launches are compared, there are this many times as many rounds as the policy has samples for
+# one contender.
 _MORE_ROUNDS = 2
 
 # Limits of the wall time of warming up: the policy's warm-up time times _WARM_UP_WALL, or _WARM_UP_WALL_NS if that is
@@ -65,11 +66,11 @@ _NAP_S = 0.001
 class MeasurePolicy:
     """The duration and the number of samples of a measurement. All times are nanoseconds.
 
-    ``version`` names the method and the state of the caches; a change in how samples are taken changes it. The
-    contender is launched for ``warmup_ns`` before the first sample. Sampling ends at ``max_samples`` samples, after
-    ``target_ns`` if at least ``min_samples`` were taken, and after ``limit_ns`` in any case. A launch shorter than
-    ``window_ns`` is repeated within a sample until the sample is that long, because reading a clock takes some ten
-    nanoseconds.
+    ``version`` names the method and the state of the caches; it changes whenever the way in which samples are taken
+    changes. The contender is launched for ``warmup_ns`` before the first sample. Sampling ends at ``max_samples``
+    samples, after ``target_ns`` if at least ``min_samples`` were taken, and after ``limit_ns`` in any case. A launch
+    shorter than ``window_ns`` is repeated within a sample until the sample is that long, because reading a clock takes
+    some ten nanoseconds.
     """
 
     version: str

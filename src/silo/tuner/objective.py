@@ -124,7 +124,7 @@ class Objective:
         return tuple(name for name in names if name != "time" and name not in _OF_CODE)
 
     def is_measured(self, trials: Iterable[Trial]) -> bool:
-        """Returns whether a config needs no more measuring: it failed, or its trials hold samples of every metric."""
+        """Returns whether a config needs no more measuring: it failed, or its trials hold every metric's samples."""
         metric_names = set[str]()
         for trial in trials:
             if trial.status is not Status.OK:

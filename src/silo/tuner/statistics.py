@@ -167,9 +167,9 @@ class Rounds:
     def quotient(self, key: bytes, other: bytes) -> Estimate:
         """Returns the time of config ``key`` in millionths of the time of ``other``, with its interval.
 
-        The result is computed from the rounds that both share. If they share none, it is found through a third config
-        that shares rounds with both (of several results, the middle one is used); without such a config, from the times
-        of the two.
+        The result is computed from the rounds that both configs share. If they share none, the result is found through
+        a third config that shares rounds with both (of several results, the middle one is used); without such a config,
+        it is computed from the times of the two configs.
         """
         shared = self.shared(key, other)
         if shared:

@@ -209,7 +209,7 @@ class BoundedSocket:
             self.close()
 
     def close(self) -> None:
-        """Closes the connection, once no reader is open."""
+        """Closes the connection, or lets the last open reader close it."""
         self._is_closed = True
         if self._readers <= 0:
             self._socket.close()

@@ -38,7 +38,7 @@ from silo.store.stored_objects import DiskBlobs, DiskEntries
 
 __all__ = ["Checked", "CopiedObjects", "check_remote", "pull", "pull_records", "push"]
 
-_SMALL, _LARGE = 256, 16  # objects in a batch: small ones, large ones
+_SMALL, _LARGE = 256, 16  # the most objects in a batch: of small objects, and of large objects
 _RECORDS = 1024  # the most lines of one list in a batch; large, because each batch reads all local entries
 
 T = TypeVar("T")

@@ -385,7 +385,10 @@ class FetchedArtifacts:
         return outcome
 
     def _sealed(self, key: str) -> tuple[JSON, Outcome, str] | None:
-        """Fetches the outcome of a job that a trusted key signed; returns it with a note about its origin, or None."""
+        """Fetches the signed outcome of a job; returns it with a note about its origin.
+
+        Returns None if no trusted key signed the outcome.
+        """
         trusted = self._ledger.trusted_keys()
         if not trusted:
             return None
