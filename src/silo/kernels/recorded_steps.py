@@ -130,8 +130,8 @@ def record_step(step: Step, kernels: Iterable[Kernel]) -> RecordedPlan:
     """Runs a step's function with its examples; returns the plan of the recorded launches for a bundle of ``kernels``.
 
     Raises:
-        ArgumentError: the step's launches cannot be kept (see :func:`silo.plan`); or it launches a kernel that is not in
-            the bundle, or passes memory that is not an argument.
+        ArgumentError: the step's launches cannot be kept (see :func:`silo.plan`); or the step launches a kernel that is
+            not in the bundle, or passes memory that is not an argument.
         SourceError: an example is neither a tuple nor a mapping.
     """
     kernels_by_id = {id(kernel.resolver.native): kernel for kernel in kernels}

@@ -113,7 +113,7 @@ def _load(label: str, kind: str, index: int) -> native.LoadedKernel:
 def kernel_ptx(label: str) -> str:
     """Returns the PTX of the ``copy`` or the ``fill`` kernel for NVIDIA's GPUs.
 
-    A thread moves 16 bytes at once if the addresses are aligned and so many bytes are left.
+    A thread moves 16 bytes at once if the addresses are aligned and at least 16 bytes are left.
     """
     second, begin, load, load_byte = _COPY if label == "copy" else _FILL
     return _TEXT.format(what=label, second=second, begin=begin, load=load, load_byte=load_byte, block_bytes=BLOCK_BYTES)
