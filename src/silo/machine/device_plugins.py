@@ -31,7 +31,7 @@ __all__ = [
 
 @frozen
 class _Missing:
-    """Why a plug-in lists no devices. ``broken`` is True for a fault, False if the machine just lacks such devices."""
+    """The reason why a plug-in lists no devices. ``broken`` is False if the machine merely lacks them."""
 
     why: Rejected
     broken: bool
@@ -174,7 +174,7 @@ def device_for(kernel: str, device_key: tuple[int, int], serves: Callable[[Devic
 
 @cache
 def _owners(memory: int) -> tuple[str, ...]:
-    """Returns the kind of device that arrays in this memory usually belong to, as a tuple; empty without such a kind.
+    """Returns the kind of device that arrays in this memory usually belong to, as a tuple; empty if no kind is known.
 
     It is the first kind with a ``preference`` whose driver lists the memory, which is a DLPack device type.
     """

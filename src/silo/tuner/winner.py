@@ -307,9 +307,9 @@ def unbeaten(trials: Iterable[Trial]) -> tuple[Config, ...]:
 def undecided(trials: Iterable[Trial]) -> tuple[Config, ...]:
     """Returns the compared configs if their samples do not show which one is the fastest; otherwise ().
 
-    No other config beats a returned config for certain, and at least one of them is too far behind the fastest to count
-    as tied. Comparing them again takes few samples, and then noise does not decide between them. Configs that were
-    compared in rounds count as tied only once their interval of quotients to the fastest is within 2 %.
+    By their intervals each of the returned configs may be the fastest, and at least one is too far behind the fastest
+    to count as tied. Comparing them again takes few samples, and then noise does not decide between them. Configs that
+    were compared in rounds count as tied only once their interval of quotients to the fastest is within 2 %.
     """
     finals = tuple(trial for trial in trials if trial.stage is Stage.FINAL)
     near = unbeaten(finals)
