@@ -45,8 +45,8 @@ _RACE_EVERY = 3
 _REFERENCE_SHARE = 8
 # The reference ran recently, so it is warmed up for only this fraction of the warm-up time.
 _WARM_SHARE = 4
-# If finalists with short launches are compared, there are this many times as many rounds as the policy has samples for
-# one contender.
+# A comparison of finalists has at most this many times as many rounds as the policy has samples for one contender.
+# Short launches reach this number before the time limit.
 _MORE_ROUNDS = 2
 
 # Limits of the wall time of warming up: the policy's warm-up time times _WARM_UP_WALL, or _WARM_UP_WALL_NS if that is

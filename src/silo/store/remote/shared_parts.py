@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["ArrivalsLedger", "FetchedArtifacts", "LocalRecords", "SharedBlobs", "SharedRecords"]
 
 _EVERY_S = 3.0  # the least seconds between two fetches of a session
-_SHARE = 40  # fetching may take at most 1/_SHARE of the time
+_SHARE = 40  # the pause after a fetch is at least this many times as long as the fetch took
 
 
 class LocalRecords(Protocol):
