@@ -190,7 +190,7 @@ class _FormRecorder:
         self._held: dict[str, int] = {}
 
     def form(self, first: list[SeenLaunch], second: list[SeenLaunch]) -> RecordedForm:
-        """Returns the plan's form for a call: its launches, and the conditions under which they may be replayed.
+        """Returns the plan's form for a call: the call's launches, and the conditions under which they may be replayed.
 
         ``first`` and ``second`` are two recordings of the call, which :class:`silo.launch.plan_forms.FormMaker` has
         compared.

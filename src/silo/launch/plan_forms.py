@@ -113,9 +113,10 @@ def address_of(value: object) -> int | None:
 
 @dataclass
 class FormMaker:
-    """Makes a form from two recordings; :meth:`describe` returns it for ``native.LaunchPlan.add``.
+    """Makes a plan's form (a replayable sequence of launches) from two recordings.
 
-    ``work`` and ``again`` are torch's work in the first and in the second recording. After :meth:`describe`:
+    :meth:`describe` returns the form for ``native.LaunchPlan.add``. ``work`` and ``again`` are torch's work in the
+    first and in the second recording. After :meth:`describe`:
 
     - ``held``: descriptions of the arrays that every replay uses, each with the name of a kernel that takes it.
     - ``tied``: the arguments whose memory captured work of torch uses, each with an operation and the address.

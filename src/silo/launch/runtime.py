@@ -436,7 +436,7 @@ def bind(
         grid: the declared grid, one expression for each axis; None: each call has to pass a grid.
         facts: device facts that the grid may read.
         names: the parameters of the launcher, in order; by default the names of ``signature``.
-        tag: the value of ``Binding.tag``.
+        tag: an object of the caller's, which the binding keeps as ``Binding.tag`` and hooks get with each launch.
 
     Raises:
         DeviceError: the binary takes a parameter that cannot be passed.

@@ -51,8 +51,8 @@ _MOST_WINNERS = 8  # the most configs that a list chooses among
 # A list gets one more config, or one more bound, only if that saves this fraction of the time, on average over the
 # sizes, or in total over the sizes of a split.
 _WORTH_PPM = 2_000
-# The regret of a config that failed or was not tried at a size: this, or the regret of the slowest config that ran
-# there if that is greater.
+# The regret (time beyond the best config's, relative to that) of a config that failed or was not tried at a size: this,
+# or the regret of the slowest config that ran there if that is greater.
 _UNKNOWN_PPM = 1_000_000
 # A list is used if its regret on held-out buckets is smaller than that of the nearest bucket. If fewer than _MANY
 # buckets were measured and the nearest bucket's regret exceeds _GOOD_PPM, a list is used unless it is worse beyond
@@ -85,10 +85,10 @@ def regret_ppm(sample: Sample, config: Config) -> int:
 class Fitted:
     """A fitted rule for unmeasured sizes: the decision list ``unseen``, or None for the rule of the nearest bucket.
 
-    ``list_ppm`` and ``nearest_ppm`` are the mean regrets of a list and of the nearest bucket on held-out buckets, in
-    millionths. ``held_out`` is the regret of the chosen rule on each held-out bucket, in the order of :func:`ordered`;
-    empty if there are too few buckets to hold one out. ``foretold`` is the regret that ``model`` predicted for the same
-    choices; empty without a model.
+    A regret is a time beyond the best config's time, relative to that time. ``list_ppm`` and ``nearest_ppm`` are the
+    mean regrets of a list and of the nearest bucket on held-out buckets, in millionths. ``held_out`` is the regret of
+    the chosen rule on each held-out bucket, in the order of :func:`ordered`; empty if there are too few buckets to hold
+    one out. ``foretold`` is the regret that ``model`` predicted for the same choices; empty without a model.
     """
 
     unseen: DecisionList | None
@@ -481,7 +481,7 @@ class Generalization:
 
     @property
     def text(self) -> str:
-        """Text for people: the configs that cover unmeasured sizes, and the regret of the rule at held-out sizes."""
+        """Text for people: the configs that cover unmeasured sizes, and the time that their rule loses."""
         configs = ConfigSet(step.config for step in self.fitted.unseen.steps) if self.fitted.unseen else ConfigSet(())
         few = f"{len(configs)} configs cover the other sizes ({'; '.join(map(str, configs))}): " if configs else ""
         return f"sizes that were not measured: {few}{self.fitted.reason}"
@@ -494,7 +494,7 @@ def generalize(
     allowed: Sequence[Config] | None = None,
     objective: str = "",
 ) -> Generalization:
-    """Fits dispatch rules to measured buckets (at least one) and estimates their regret at other sizes.
+    """Fits dispatch rules to at least one measured bucket, and estimates how much time they lose at other sizes.
 
     The arguments are the same as for :func:`fitted_rules`.
     """
@@ -531,9 +531,9 @@ def _comparable(bucket: Bucket, other: Bucket) -> bool:
 def suggest(generalization: Generalization, wanted: Sequence[Bucket], count: int) -> tuple[Suggestion, ...]:
     """Returns at most ``count`` sizes to measure next, the most worthwhile first. Pure.
 
-    A size is worth more the larger its expected regret and its distance to the measured sizes are; each suggested size
-    counts as measured when the next is chosen. The sizes of cases (``wanted``) come first, then sizes in the middle
-    between two measured ones.
+    A size is worth more the larger its expected regret (time lost against the best config) and its distance to the
+    measured sizes are; each suggested size counts as measured when the next is chosen. The sizes of cases (``wanted``)
+    come first, then sizes in the middle between two measured ones.
     """
     samples = generalization.samples
 
