@@ -51,12 +51,15 @@ def _shape(members: Any) -> ArrayShape:  # noqa: ANN401  # JSON that the judge i
 
 @frozen
 class CaseShape:
-    """A case as a candidate's process receives it: the arguments by name, in order. Numbers have their values."""
+    """A case as a candidate's process receives it: the arguments by name, in order.
+
+    A number is sent itself, an array only as its :class:`ArrayShape`.
+    """
 
     arguments: tuple[tuple[str, ArrayShape | int | float | bool], ...]
 
     def to_json(self) -> list[Any]:
-        """Returns a pair for each argument: its name, and its number or the members of its array."""
+        """Returns a pair for each argument: its name, and its number or the array's members by name."""
         return [
             [name, {"dtype": argument.dtype, "shape": list(argument.shape), "offset": argument.offset}]
             if isinstance(argument, ArrayShape)
@@ -72,7 +75,7 @@ class CaseShape:
 
 @frozen
 class VariantData:
-    """A compiled form of a candidate: the text that a check compiles, its parameters, and jobs that compile it."""
+    """One variant of a candidate's kernel: text for checks, parameter layout, and compile jobs."""
 
     variant: Variant
     text: str
@@ -201,7 +204,10 @@ def validate(data: CandidateData, cases: Sequence[CaseShape], configs: int, targ
 
 
 def _fits(variant: Variant, case: CaseShape) -> None:
-    """Raises CandidateError unless the variant's types, facts and constants hold for the case's arguments."""
+    """Raises CandidateError unless a case's arguments have the types and constants that a variant was compiled for.
+
+    The arguments must also fulfill what the variant's code assumes, such as alignment.
+    """
     config = variant.config.as_dict()
     runtime = [parameter for parameter in variant.signature.parameters if parameter.kind is not ParameterKind.CONSTEXPR]
     values_by_name = dict(

@@ -1,6 +1,8 @@
-"""The process that runs a candidate's Python file and sends data. The process is sealed before it reads the file.
+"""The process that runs a candidate's Python file and sends the candidate's kernel to the judge as data.
 
-The process receives the shapes and dtypes of the cases, and no values of arrays: they are drawn after it has ended.
+Before the process reads the file it is sealed: it may then start no program and write to no file. The process receives
+the shapes and dtypes of the cases. The arrays' values are drawn only after the process has ended, so that it cannot
+know them.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ __all__ = ["lower_candidate", "read_request", "readable_places", "send", "take_m
 def warm_up() -> list[tuple[str, VariantData]]:
     """Imports and computes everything that each candidate needs, by lowering a kernel of Silo's own.
 
-    Runs in the server. Returns the variants of that kernel, each with its kind.
+    The job server (:mod:`silo.judging.job_server`) calls this before it forks a child for each job. Returns the
+    variants of that kernel, each with its kind.
     """
     target = device_named("cpu").target
     variants: list[tuple[str, VariantData]] = []
@@ -74,7 +77,7 @@ def read_request(request_fd: int) -> tuple[dict[str, Any], tuple[bytes, ...]]:
 
 
 def send(answer: int, header: Mapping[str, object], blobs: tuple[bytes, ...] = ()) -> None:
-    """Writes one message for the judge."""
+    """Writes one message for the judge to the pipe ``answer``."""
     unsent = memoryview(encode(header, blobs))
     while unsent:
         unsent = unsent[os.write(answer, unsent) :]
@@ -91,7 +94,10 @@ def take_measures(answer: int, confined: Confined, *, allow_weak: bool) -> None:
 
 
 def lower_candidate(request_fd: int, answer: int) -> None:
-    """The job of a child of the server: runs the candidate's file, and sends its kernel as data."""
+    """Runs a candidate's Python file and sends its kernel as data.
+
+    This is the job of a child process of the job server (:mod:`silo.judging.job_server`).
+    """
     request, _ = read_request(request_fd)
     folder = request["folder"]
     limits = Limits(request["memory_bytes"], request["cpu_s"])

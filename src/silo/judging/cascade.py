@@ -3,7 +3,7 @@
 - "compile": the candidate's file is run, and its kernel compiled.
 - "bounds": grids and resources are within the task's limits.
 - "checked": code that checks its own memory accesses is launched.
-- "right": the arrays that launches leave are compared with the reference's results.
+- "right": the content of the arrays after each launch is compared with the reference's results.
 - "device": the candidate is timed against the baseline.
 """
 
@@ -415,7 +415,10 @@ class Judge:
         state.figures.update({"time_ns": int(best["new_ns"]), "baseline_ns": int(best["old_ns"])})
 
     def _on_gpu(self, gpu: GpuStage, state: _State) -> None:
-        """Launches on a GPU a case of odd sizes and addresses, and the largest case, and times the largest."""
+        """Launches two cases on a GPU: one of odd sizes and addresses, and one of the largest size.
+
+        The second case is also timed.
+        """
         begin = time.monotonic()
         codes, old = state.codes, self._baseline_codes
         assert codes is not None
@@ -442,9 +445,10 @@ class Judge:
     def _compared_on_gpu(
         self, case: DrawnCase, launches: Sequence[LaunchData], arrays: Sequence[DrawnArray], results: LaunchResults
     ) -> None:
-        """Raises _RefusedError if a launch left wrong arrays or wrote beside them.
+        """Raises _RefusedError if a launch left wrong values in an array, or wrote outside of the arrays.
 
-        ``results`` holds the arrays of each launch, and of one more launch of each config after the config was timed.
+        ``results`` holds the arrays of each launch. Each timed config is launched once more after its timing, and the
+        arrays of these launches follow.
         """
         names = {id(argument): name for name, argument in case.arguments}
         for launch, position in results.beside:

@@ -78,7 +78,7 @@ class Confined:
         return cls(tuple(map(str, cast("list[object]", measures))), tuple((str(name), str(why)) for name, why in pairs))
 
 
-# ---- system calls, by their numbers on the two machines ----
+# ---- system calls, by their numbers on x86_64 and aarch64 ----
 
 # By machine: the column of its call numbers in the tables below, and the machine's own number in seccomp.
 _MACHINES: Final = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
@@ -280,10 +280,11 @@ def seal(confined: Confined, *, write_nothing: bool = True) -> Confined:
 
 @functools.cache
 def private_files() -> str:
-    """Returns why a process of root must keep the right to read other users' files; "" if it need not or is not root's.
+    """Returns the reason why root's process must keep the capabilities to read other users' files; "" without a reason.
 
-    A user namespace would take this right away. But a confined process still imports modules and reads headers, which
-    may be another user's files.
+    A user namespace would take these capabilities away. But a confined process still imports modules and reads headers;
+    if other users own these files and nobody else may read them, only root with its capabilities can. A process that
+    does not run as root gets "".
     """
     own = os.geteuid()
     if own != 0:
@@ -307,9 +308,9 @@ def private_files() -> str:
 
 
 def _keep_reading_alone() -> str:
-    """Drops all capabilities of root except those to read files. Programs that this process starts get no others.
+    """Drops all capabilities of root except the two that read other users' files.
 
-    Returns the reason why that failed, or "".
+    Programs that this process starts get the same two. Returns the reason why that failed, or "".
     """
     libc = _libc()
     if libc.prctl(_SET_SECUREBITS, _NO_ROOT, 0, 0, 0) != 0:

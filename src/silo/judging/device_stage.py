@@ -29,21 +29,25 @@ MARGIN_PPM: Final = 10_000
 
 
 def local_fleet(device: str, wait_s: float = 120.0) -> Fleet:
-    """Returns a fleet of one new agent for a device of this machine. Raises DeviceError if the device is absent."""
+    """Returns a fleet that consists of one new agent, which runs on this machine's device ``device``.
+
+    Raises:
+        DeviceError: the machine lacks the device.
+    """
     words = [sys.executable, "-P", "-m", "silo", "agent", "--device", device]
     return Fleet([PipeSource(shlex.join(words), wait_s)])
 
 
 @frozen
 class DeviceCodes:
-    """A candidate's data, and its code for the device by the index of the variant."""
+    """A candidate's data, and its code for the GPU: an artifact and the code's bytes, by index of the variant."""
 
     data: CandidateData
     codes: Mapping[int, tuple[Artifact, bytes]]
 
     @classmethod
     def read(cls, data: CandidateData, used: Sequence[int], rows: Any, blobs: Sequence[bytes]) -> DeviceCodes:  # noqa: ANN401  # rows as a process sent them
-        """Reads the rows that a kernel's process sent, one for each of the variants ``used``, with their blobs.
+        """Reads the GPU code that the kernel process sent: a JSON row and a blob for each of the variants ``used``.
 
         Raises:
             CandidateError: the rows have another form, or one is missing.
@@ -98,9 +102,10 @@ class GpuStage:
         baseline: DeviceCodes | None,
         limit_s: float,
     ) -> tuple[list[LaunchData], list[DrawnArray], LaunchResults]:
-        """Launches case ``number`` with each config; times each launch against the baseline's first launch, if given.
+        """Launches case ``number`` with each config.
 
-        Returns the launches in order, the arrays in order, and the agent's results.
+        With ``baseline``, also times each launch against the baseline's first launch. Returns the candidate's launches
+        in order, the case's arrays in order, and the agent's results.
 
         Raises:
             LaunchError: a launch failed, or did not end.

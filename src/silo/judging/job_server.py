@@ -28,7 +28,7 @@ Job = Callable[[int, int], None]
 
 
 def _jobs() -> dict[str, Job]:
-    """Returns the function of each kind of job. Imports everything that they need, before the first fork."""
+    """Returns the function of each kind of job. Imports everything that the functions need, before the first fork."""
     from silo.judging.candidate_process import lower_candidate, warm_up  # noqa: PLC0415  # after the process is set up
     from silo.judging.kernel_process import build_once, compiler_places, run_kernel  # noqa: PLC0415
 
@@ -52,8 +52,8 @@ class _Child:
 
 def main(arguments: list[str]) -> None:
     """Serves jobs until the other end of the control socket is closed."""
-    # The end of the socket shows that the judge is gone. A parent-death signal would be sent as soon as the thread that
-    # started this process ends.
+    # When the judge's process ends, this socket is closed, and this server ends. A parent-death signal would not do:
+    # Linux sends it as soon as the *thread* that started this process ends.
     control = socket.socket(fileno=int(arguments[0]))
     try:
         jobs = _jobs()

@@ -38,7 +38,10 @@ _OBJECT_BYTES = 64 << 20
 
 
 def run_kernel(request_fd: int, answer: int) -> None:
-    """The job of a server's child: builds all variants, then launches each case and sends the arrays that result."""
+    """Builds all variants, then launches each case and sends the arrays that result.
+
+    This is the job of a child process of the job server (:mod:`silo.judging.job_server`).
+    """
     request, blobs = read_request(request_fd)
     folder = request["folder"]
     limits = Limits(request["memory_bytes"], request["cpu_s"], _OBJECT_BYTES)
@@ -93,7 +96,7 @@ def run_kernel(request_fd: int, answer: int) -> None:
 
 
 def compiler_places() -> tuple[str, ...]:
-    """Returns the files of the compiler that builds candidates, which may be installed anywhere, such as below /opt."""
+    """Returns the files of the compiler that builds candidates, wherever it is installed, for example below /opt."""
     try:
         return installed_places(find_compiler(settings().cc))
     except CompilerMissingError:
@@ -110,7 +113,7 @@ def build_once(kind: str, data: VariantData) -> None:
 
 
 class _Built:
-    """A loaded variant: its launcher, its launch info, and its check if the code checks itself."""
+    """A loaded variant: its launcher, its launch info, and its CheckedKernel if the code checks itself."""
 
     def __init__(self, data: VariantData, loaded: Any, launch: LaunchInfo, checked: CheckedKernel | None) -> None:  # noqa: ANN401
         self.launch = launch
@@ -248,7 +251,10 @@ def _time(
     baseline: CandidateData,
     built: Sequence[_Built],
 ) -> None:
-    """Times each launch in turns with the baseline's launch of the same case; each has arrays of its own."""
+    """Times each of the candidate's launches, in turns with the baseline's launch of the same case.
+
+    Candidate and baseline have arrays of their own.
+    """
     device = device_named("cpu")
     timed = request["timed"]
     old_builds = built[len(data.variants) :]

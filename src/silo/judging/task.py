@@ -48,7 +48,7 @@ _ORDINARY = ("normal", "repeated", "integers")
 
 
 class Role(Enum):
-    """The declared effect of a kernel on an array, which the judge compares with the result."""
+    """The effect on an array that a task declares. Launches are judged by it: an input must keep its content."""
 
     INPUT = "input"
     OUTPUT = "output"
@@ -60,7 +60,7 @@ class Sizes(Enum):
     """How the sizes and addresses of one case are drawn."""
 
     ALIGNED = "aligned"  # multiples of 16, at addresses that are multiples of 64
-    ODD = "odd"  # other sizes, at an aligned address plus one element
+    ODD = "odd"  # sizes that are no multiples of 16, at an aligned address plus one element
     SMALLEST = "smallest"  # the smallest size, at an aligned address plus one element
     LARGEST = "largest"  # the largest size, at an aligned address
 
@@ -72,7 +72,7 @@ class TaskLimits:
     ``configs``: how many configs of the candidate's space are judged. ``programs``: the most programs of one grid.
     ``seconds`` and ``memory_bytes``: the limits of each of the candidate's processes. ``scratch_bytes``,
     ``shared_bytes`` and ``registers`` (of a group of threads): the limits of resources of the candidate's code.
-    ``steps``: the most iterations of loops, and accesses, of one program.
+    ``steps``: the most loop iterations and memory accesses of one program.
     """
 
     configs: int = 4
@@ -127,7 +127,7 @@ class DrawnCase:
     label: str
     arguments: tuple[tuple[str, DrawnArray | int | float | bool], ...]
     expected: Callable[[], Mapping[str, Any]]
-    ordinary: bool = False  # whether its values have a magnitude of about 1
+    ordinary: bool = False  # whether the values of the case's arrays have a magnitude of about 1
 
     @property
     def shape(self) -> CaseShape:
@@ -183,7 +183,7 @@ class Draw:
                 return size - 1 if self._sizes is Sizes.ODD and size % 16 == 0 and size > low else size
 
     def integer(self, low: int, high: int) -> int:
-        """Draws an integer from ``low`` to ``high``, both included, in the same way for every case."""
+        """Draws an integer from ``low`` to ``high``, both included, for every one of :class:`Sizes` in the same way."""
         return int(self._shapes.integers(low, high, endpoint=True))
 
     def number(self, low: float, high: float) -> float:
@@ -317,7 +317,7 @@ def task(
             ``scratch_bytes``, ``shared_bytes``, ``registers``, ``steps``.
 
     Raises:
-        CaseError: an unknown way or limit, or fewer than four cases.
+        CaseError: ``values`` or ``limits`` contains an unknown name, ``values`` is empty, or ``cases`` is less than 4.
     """
     unknown = [value for value in values if value not in VALUES]
     if unknown or not values:
@@ -337,10 +337,12 @@ def task(
 
 
 def read_task(path: Path) -> Task:
-    """Reads the task of a Python file, which is run: it must be the judge's own.
+    """Runs a Python file and returns its task.
+
+    The judge must trust the file, because its code runs without confinement.
 
     Raises:
-        SourceError: the file cannot be run, or has no task or several.
+        SourceError: the file cannot be run, has no task, or has several tasks.
     """
     tasks = [member for member in vars(load_module(path)).values() if isinstance(member, Task)]
     if len(tasks) != 1:
@@ -365,7 +367,8 @@ def draw_case(of: Task, number: int, shape_seed: int, value_seed: int, *, timed:
     sizes = order[number] if number < 4 else order[number % 2]
     if timed:
         sizes = Sizes.LARGEST
-    # The case of the largest size draws values in the first of the task's ways; the other cases take the ways in turn.
+    # The case of the largest size draws floats in the first way of ``of.values``; the other cases take the ways in
+    # turn.
     how = of.values[0] if number == LARGEST or timed else of.values[(number + (number < LARGEST)) % len(of.values)]
     twice = number == of.cases - 1
     mixed = number > max(len(of.values), 4) and not timed

@@ -59,7 +59,7 @@ class Verdict:
 
 
 def speedup_of(median_ppm: int, low_ppm: int, high_ppm: int) -> tuple[float, float, float]:
-    """Returns the quotients of the baseline's time by the candidate's.
+    """Returns the median speedup and its lower and upper limit: quotients of the baseline's time by the candidate's.
 
     The arguments are quotients of the candidate's time by the baseline's, in millionths.
 

@@ -1,4 +1,4 @@
-"""Kernels of a bundle that a program loads: dispatch, consent, loading."""
+"""The kernels of a loaded bundle: chooses the variant that serves a call, requires consent, and loads the code."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BundledKernel", "Kernels", "load"]
 
-# Returns the bundle file that the code comes from, with its signature. The function is called only if nothing else
-# makes the code trusted, because it has to read the signature.
+# Returns the bundle file that the code comes from, with its signature. Reading the signature costs time, so the
+# function is called only if nothing else makes the code trusted.
 Signed: TypeAlias = "Callable[[], SignedFile]"
 
 
@@ -172,7 +172,8 @@ class BundledKernel:
         self, bundle: Bundle, kernel: OpenKernel, origin: str, *, trust: bool, signed: Signed | None = None
     ) -> None:
         self.bundle = bundle
-        self._signed = signed  # returns the bundle's file, which a trusted key may have signed
+        # returns the bundle's file with its signature, if any; the trust ledger checks the signature
+        self._signed = signed
         self._kernel = kernel
         self._head = kernel.call_head
         self._origin = origin  # the path that the caller passed, shown with the advice to run `silo trust`
@@ -286,7 +287,7 @@ class BundledKernel:
         return self._bound(binding, grid)
 
     def explain(self, *args: object, **kwargs: object) -> str:
-        """Explains which variant a call with these arguments gets, why, and why not the others."""
+        """Explains which variant a call with these arguments gets and why, and why the other variants are rejected."""
         call = inspect_call(self.launcher, self._head.signature, *args, **kwargs)
         return self.explain_on(call, device_for(self.name, call.device, self.serves))
 
@@ -389,7 +390,7 @@ class BundledKernel:
     def require_consent(self, device: Device) -> None:
         """Requires consent to all native code that this device may run, and to running it on the kernel's cases.
 
-        Called before anything else is prepared.
+        Tuning calls this before it prepares the cases.
 
         Raises:
             TrustError: a part of the code is not trusted.
@@ -426,7 +427,7 @@ class BundledKernel:
     def launcher_on(self, device: Device, compiler: str = "") -> Launcher:
         """Makes a native launcher whose calls run on ``device``, even if their arrays are on another device.
 
-        With ``compiler``, an identity, calls use only code of that compiler.
+        If ``compiler``, the identity of a compiler, is not empty, calls use only code of that compiler.
         """
         return self.launcher_with(partial(self._on_miss, device=device, compiler=compiler))
 
@@ -492,8 +493,8 @@ def _callable_kernel(
 ) -> BundledKernel:
     """Makes a bundled kernel whose calls reach the native launcher without a Python frame in between.
 
-    Python looks ``__call__`` up on the class, and would bind it only if it were a descriptor, which the launcher is
-    not. Therefore each kernel gets a class of its own with its launcher as ``__call__``.
+    Python looks ``__call__`` up on the class. A launcher is not a descriptor, so Python does not bind it as a method
+    but calls it as it is. Therefore each kernel gets a class of its own with its launcher as ``__call__``.
     """
     kind = type("BundledKernel", (BundledKernel,), {"__module__": __name__, "__doc__": BundledKernel.__doc__})
     bundled = kind(bundle, kernel, origin, trust=trust, signed=signed)
@@ -515,12 +516,12 @@ def load(path: str | os.PathLike[str], *, trust: bool = False) -> Kernels:
 
     Args:
         path: the file.
-        trust: load its native CPU code even if this user's store did not build it, ``silo trust`` was not run on it,
-            and no trusted key signed it.
+        trust: load the file's native CPU code even if this user's store did not build the code, ``silo trust`` was not
+            run on the file, and no trusted key signed it.
 
     Raises:
-        BundleFormatError: not a bundle, truncated or damaged.
-        BundleVersionError: written by a newer Silo.
+        BundleFormatError: the file is not a bundle, or is truncated or damaged.
+        BundleVersionError: a newer Silo wrote the file.
     """
     bundle = open_bundle(path)
     absolute = os.path.abspath(path)  # noqa: PTH100  # as it is now: a program may change its folder

@@ -33,8 +33,8 @@ class BundledPlans(Mapping[str, Plan]):
     """The plans of a bundle by name: ``silo.load("K.silo").plans["step"](x=..., n=...)``.
 
     A plan is made at its first use, and launches the bundle's kernels: its first call chooses and loads their code for
-    the device of its arrays, later calls are replays (:class:`silo.Plan`). A call that no form in the bundle serves
-    raises an ``ArgumentError`` with the reasons.
+    the device of its arrays, later calls are replays (:class:`silo.Plan`). A call that none of the plan's recorded
+    forms serves raises an ``ArgumentError`` with the reasons.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ def _is_on_host(value: Any) -> bool:  # noqa: ANN401  # as above
 
 
 def _serving(recorded: RecordedPlan, named: Mapping[str, Any]) -> RecordedForm:
-    """Returns the first form that serves a call.
+    """Returns the plan's first form (a recorded sequence of launches) that serves a call.
 
     Raises:
         ArgumentError: no form serves it.
@@ -139,7 +139,7 @@ def _serving(recorded: RecordedPlan, named: Mapping[str, Any]) -> RecordedForm:
 
 
 def _refusal(recorded: RecordedPlan, form: RecordedForm, named: Mapping[str, Any]) -> str:
-    """Returns why a form's conditions exclude a call; "" if the form serves the call."""
+    """Returns why the conditions of a plan's recorded form exclude a call; "" if the form serves the call."""
     for name, argument in zip(recorded.parameters, form.arguments, strict=True):
         if reason := _other_argument(argument, named[name]):
             return f"{name} is {reason}"
@@ -176,7 +176,7 @@ def _other_argument(wanted: RecordedArgument, value: Any) -> str:  # noqa: ANN40
 
 
 def _computed(node: Node, named: Mapping[str, Any]) -> Any:  # noqa: ANN401  # an int, or one with its expression
-    """Evaluates an expression over the arguments of a call. For tracers, the result is traced too."""
+    """Evaluates an expression over a call's arguments. If an argument is a tracer, the result may be a tracer, too."""
     match node:
         case Const(value):
             return value

@@ -71,7 +71,7 @@ class CheckingLauncher(ABC):
 
     @abstractmethod
     def _launcher(self) -> Any:  # noqa: ANN401  # the native launcher
-        """Returns a native launcher whose bindings have code that checks itself."""
+        """Returns a native launcher that launches code which checks its own memory accesses."""
 
     def _completed(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
         """Returns the keyword arguments of a call, and further arguments that the kernel computes from them."""
@@ -171,11 +171,13 @@ def _bound(
 
 
 def _of_texts(kernel: BundledKernel, artifact: Artifact) -> tuple[ChecksKernels, BlobRef]:
-    """Returns a compiler that makes code that checks itself, and the text that it compiles, stored beside ``artifact``.
+    """Returns a compiler that makes checking code, and the text stored beside ``artifact`` that it compiles.
+
+    Checking code is code that checks itself.
 
     Raises:
-        UnsupportedError: the bundle holds no such text, or no compiler here compiles it.
-        TargetError: the compiler for it lacks a part, which the message names.
+        UnsupportedError: the bundle holds no such text, or no compiler here makes checking code of the text.
+        TargetError: the compiler lacks a part that it needs, which the message names.
     """
     target = artifact.variant.target
     texts = {ref.kind: ref for ref in artifact.sidecars if is_checked_text(ref.kind)}

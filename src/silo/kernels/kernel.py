@@ -1,4 +1,4 @@
-"""``silo.kernel``, and the objects that it makes."""
+"""``silo.kernel``, which makes a Silo kernel of a Triton function, and the class of these kernels."""
 
 from __future__ import annotations
 
@@ -155,12 +155,13 @@ class Kernel(DeclaredKernel):
         return tuple_call(self, args, kwargs)
 
     def bind(self, *args: object, grid: object = None, **kwargs: object) -> Any:  # noqa: ANN401  # a launcher
-        """Returns a launcher without a guard for calls like this example: the caller promises that the facts hold.
+        """Returns a launcher without a guard for calls like this example.
 
-        The launcher is called like the kernel. Kinds, dtypes, integer ranges and the device are still checked. Not
-        checked are alignment, divisibility by 16, constants, and shapes or a grid that code was made for: if one of
-        these promises is broken, the kernel computes garbage or faults. ``SILO_DEBUG=1`` checks every promise. The code
-        is compiled and loaded now; later calls of ``forget``, or retuning, do not change it.
+        The caller promises that later calls equal the example in alignment, divisibility by 16, constants, and the
+        shapes or the grid that code was made for. These are not checked: if a promise is broken, the kernel computes
+        garbage or faults. Kinds, dtypes, integer ranges and the device are still checked, and ``SILO_DEBUG=1`` checks
+        every promise. The launcher is called like the kernel. The code is compiled and loaded now; later calls of
+        ``forget``, or retuning, do not change it.
         """
         if (call := self._tuple_call(args, kwargs)) is not None:
             from silo.building.prepared_calls import TupleLauncher  # noqa: PLC0415  # few kernels take tuples
@@ -324,11 +325,11 @@ def kernel(
             kernels.
 
     Raises:
-        SourceError: not a Triton kernel, Triton is absent, the key names no scalar parameter, or ``contiguous``
-            contains a name that is not an array's.
+        SourceError: ``function`` is not a Triton kernel, Triton is absent, the key names no scalar parameter, or
+            ``contiguous`` contains a name that is not an array's.
         TraceError: the grid cannot become an expression.
         SpaceError: the space sets a name that the kernel does not have.
-        SettingsError: an unknown mode.
+        SettingsError: ``tune`` is an unknown mode.
     """
     if function is None:
 
@@ -580,7 +581,8 @@ def _checked_grid(kernel: DeclaredKernel, grid: Grid, config: Sequence[str]) -> 
 # ---- Launch hooks of other libraries also see the launches of Silo's kernels ----
 
 
-_shown: dict[int, _Shown] = {}  # by the id of the kind, which lives as long as the process
+# the kinds whose launches are shown, by id(kind); ids are not reused, because kinds live as long as the process
+_shown: dict[int, _Shown] = {}
 
 
 def show_launches(kind: HasLaunchHooks) -> None:

@@ -93,7 +93,7 @@ class Plan(native.LaunchPlan):
     it again) or a tuple of these; else None. A call is one native call: it reads the arguments, checks that the
     recorded code serves them, evaluates the grids, fills in the parameters and launches everything. If the recorded
     code does not serve the arguments (because of another alignment or dtype, or a size for which other code is used),
-    the function runs once more, which records another form.
+    the function runs once more, and its launches are recorded as another form.
     """
 
     def __new__(
@@ -103,7 +103,7 @@ class Plan(native.LaunchPlan):
         function: Callable[[tuple[Any, ...]], object] | None = None,
         pool: Pool | None = None,
     ) -> Self:
-        """Makes a plan without forms. ``function`` takes the tuple of all arguments.
+        """Makes a plan without recorded launches. ``function`` takes the tuple of all arguments.
 
         ``function`` is None for the plan of a block, because a block cannot be run again. ``pool`` is torch's handle of
         the memory pool for the function's work; None: the plan has a pool for itself.
@@ -140,7 +140,10 @@ class Plan(native.LaunchPlan):
 
     @property
     def launch_parts(self) -> tuple[str, ...]:
-        """The kernels of the form that was recorded last, in order, with captured work of torch as ``torch.NAME``."""
+        """The kernels of the latest recorded form, in order; captured work of torch is called ``torch.NAME``.
+
+        A form is one recorded sequence of launches.
+        """
         return self._kernels
 
     def report(self) -> PlanReport:
@@ -155,14 +158,14 @@ class Plan(native.LaunchPlan):
         return PlanReport(self._name, forms, *numbers, self._kernels, dict(self._fixed), memory, *memory_history)
 
     def explain(self) -> str:
-        """Returns the report as text: the forms, how each is replayed and why, and the facts that replays assume."""
+        """Returns the report as text: the recorded forms, how each is replayed and why, and what replays assume."""
         return str(self.report())
 
     def __repr__(self) -> str:
         return f"<silo.Plan {self._name}({', '.join(self.names)}) of {len(self._kernels)} launches>"
 
     def _miss(self, arguments: tuple[Any, ...]) -> object:
-        """Serves a call that no form of the plan serves, by running the function."""
+        """Serves a call that none of the plan's recorded forms serves, by running the function."""
         if want_each_launch():
             if self._function is None:
                 raise ArgumentError(
@@ -209,8 +212,8 @@ class Plan(native.LaunchPlan):
         """Runs the function with arguments, records its launches, and returns its result.
 
         Raises:
-            ArgumentError: the function cannot be a plan. Its launches were made nevertheless, unless the stream is
-                being captured.
+            ArgumentError: the function's launches cannot be recorded as a plan. Nevertheless the function ran and its
+                launches were made, unless the stream is being captured.
         """
         function = self._function
         if function is None:
@@ -247,7 +250,7 @@ class Plan(native.LaunchPlan):
         work: tuple[TorchWork, TorchWork],
         result: object = None,
     ) -> None:
-        """Adds a form to the plan, derived from two recordings of one call."""
+        """Adds a form (a replayable sequence of launches) to the plan, derived from two recordings of one call."""
         if not first:
             raise ArgumentError(
                 f"{self._name}: nothing was launched that a plan records: kernels of Silo, and of unchanged programs"

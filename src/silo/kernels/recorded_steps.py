@@ -60,9 +60,9 @@ class Step:
 def step(*examples: Callable[[], object]) -> Callable[[F], F]:
     """Makes ``silo build`` keep the launches of a function in the bundle, as a plan with the function's name.
 
-    The function itself stays unchanged. ``silo.load("K.silo").plans["name"]`` is a plan with its arguments, as
-    :func:`silo.plan` makes one: it launches the bundle's kernels, on every device that the bundle has code for, without
-    the function. In C, ``silo_bundle_plan`` is the same.
+    The function itself stays unchanged. ``silo.load("K.silo").plans["name"]`` is a plan that takes the function's
+    arguments, like the result of :func:`silo.plan`. It launches the bundle's kernels, on every device that the bundle
+    has code for, and does not need the function. C programs get the plan by ``silo_bundle_plan``.
 
     Args:
         examples: functions without parameters, each of which returns the arguments of one call: a tuple by position, or
@@ -127,11 +127,11 @@ class _RecordingPlan(Plan):
 
 
 def record_step(step: Step, kernels: Iterable[Kernel]) -> RecordedPlan:
-    """Runs a step with its examples, which launches kernels, and returns its plan for a bundle of ``kernels``.
+    """Runs a step's function with its examples; returns the plan of the recorded launches for a bundle of ``kernels``.
 
     Raises:
-        ArgumentError: its launches cannot be kept (see :func:`silo.plan`); or it launches a kernel that is not in the
-            bundle, or passes memory that is not an argument.
+        ArgumentError: the step's launches cannot be kept (see :func:`silo.plan`); or the step launches a kernel that is
+            not in the bundle, or passes memory that is not an argument.
         SourceError: an example is neither a tuple nor a mapping.
     """
     kernels_by_id = {id(kernel.resolver.native): kernel for kernel in kernels}
@@ -178,7 +178,7 @@ def _record(
 
 
 class _FormRecorder:
-    """Expresses a recording's launches by the step's arguments."""
+    """Converts recorded launches to a plan's form, in which values are expressions over the step's arguments."""
 
     def __init__(
         self, step: Step, kernels_by_id: Mapping[int, Kernel], arguments: Mapping[str, object], trail: Trail
@@ -190,7 +190,11 @@ class _FormRecorder:
         self._held: dict[str, int] = {}
 
     def form(self, first: list[SeenLaunch], second: list[SeenLaunch]) -> RecordedForm:
-        """Returns the form of two recordings, which :class:`silo.launch.plan_forms.FormMaker` has already compared."""
+        """Returns the plan's form for a call: the call's launches, and the conditions under which they may be replayed.
+
+        ``first`` and ``second`` are two recordings of the call, which :class:`silo.launch.plan_forms.FormMaker` has
+        compared.
+        """
         declared = {name: self._argument(name, value) for name, value in self._arguments.items()}
         self._held = {
             name: argument.value
@@ -226,7 +230,10 @@ class _FormRecorder:
         return RecordedArgument(ArgumentKind.ARRAY, from_dlpack(code, bits), len(sizes))
 
     def _shapes(self, declared: Mapping[str, RecordedArgument]) -> Iterable[Node]:
-        """Yields the conditions that arrays have their recorded shape, if a use of the shape could not be traced."""
+        """Yields the conditions that an array's shape and strides equal the recorded ones.
+
+        Only arrays that the function used in a way that could not be traced get these conditions.
+        """
         for name, argument in declared.items():
             if argument.kind is not ArgumentKind.ARRAY or name not in self._trail.used:
                 continue
@@ -242,7 +249,7 @@ class _FormRecorder:
                 yield plain if truth else make(OpKind.NOT, plain)
 
     def _plain(self, node: Node) -> Node:
-        """Replaces the arguments that must have their recorded value, in an expression, by this value.
+        """Returns the expression with recorded values in place of the arguments that must have their recorded value.
 
         Raises:
             ArgumentError: the expression reads the address of an array, which differs from process to process.

@@ -24,8 +24,8 @@ class Allocation:
     """The memory behind one argument, from address ``low`` up to ``high``; ``address`` is where the argument points.
 
     ``words`` describe the allocation in messages ("numpy base array of 64 bytes"). ``inside`` is set for a view with
-    gaps between its elements: one byte for each byte from ``low``, 1 if that byte is part of an element. It is None if
-    every byte is part of an element.
+    gaps between its elements: one byte for each byte from ``low``, 1 if that byte is part of an element. ``inside`` is
+    None if every byte is part of an element.
     """
 
     name: str
@@ -107,8 +107,8 @@ def allocation_of(name: str, value: Any, *, view: bool = False) -> Allocation:  
 def _numpy(name: str, value: Any, *, view: bool) -> Allocation:  # noqa: ANN401
     """Follows ``base`` from view to view to the last numpy array, and returns the memory of that array's elements.
 
-    If that array itself was made from another object's memory (a ``bytes``, a mapped file), the rest of that memory
-    does not count.
+    If that array itself was made from another object's memory (a ``bytes``, a mapped file), the rest of the object's
+    memory is not included.
     """
     import numpy as np  # noqa: PLC0415  # numpy is optional, and here
 

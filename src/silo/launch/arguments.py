@@ -160,9 +160,10 @@ class CallArgument:
 class SeenCall:
     """One call of a kernel.
 
-    ``device`` is the DLPack (type, index) of the call's arrays. Without arrays it is the current GPU, or (0, 0) without
-    a GPU. ``options`` are the compile options that the call passes (``num_warps=8``). ``grid`` is the grid that the
-    call passes (a callable, a tuple, an int); None if the call uses the declared grid.
+    ``device`` is the DLPack (type, index) of the call's arrays. For a call without arrays, ``device`` is the current
+    GPU, or (0, 0) on a machine without a GPU. ``options`` are the compile options that the call passes
+    (``num_warps=8``). ``grid`` is the grid that the call passes (a callable, a tuple, an int); None if the call uses
+    the declared grid.
     """
 
     kernel: str
@@ -173,7 +174,10 @@ class SeenCall:
 
     @property
     def memory(self) -> tuple[int, int]:
-        """The device of the call's arrays and addresses; (0, 0) for a call without any, even if it runs on a GPU."""
+        """The device of the call's arrays and addresses.
+
+        (0, 0) for a call without arrays and addresses, even if the call runs on a GPU.
+        """
         placed = (ValueKind.POINTER, ValueKind.ADDRESS, ValueKind.DESCRIPTOR)
         return self.device if any(argument.kind in placed for argument in self.arguments) else (0, 0)
 
@@ -315,7 +319,7 @@ def describe_call(call: SeenCall) -> str:
 
 Constant: TypeAlias = "Callable[[object], Value]"
 
-# set for parameters whose exact value is part of the guard code; the same number as in native/python/plan.h
+# the flag of parameters whose exact value is part of the guard code; the same number as in native/python/plan.h
 EXACT: Final = 32
 MOST_VARIANTS: Final = 0xFFFFFFFF
 # The numbers of enum silo_extent in native/core/extents.h, without the number for arrays that are declared contiguous.

@@ -115,7 +115,7 @@ def is_descriptor(value: object) -> bool:
 
 
 def with_base(descriptor: Any, base: object) -> TensorDescriptor:  # noqa: ANN401  # any class of descriptors
-    """Returns a copy of a descriptor that describes another array."""
+    """Returns a copy of a tensor descriptor with the array ``base`` in place of the descriptor's own."""
     from silo.core.compound_arguments import TensorDescriptor  # noqa: PLC0415  # not for a launch
 
     return TensorDescriptor(

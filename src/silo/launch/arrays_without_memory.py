@@ -1,6 +1,7 @@
 """Calls whose arrays have no memory, such as fake or wrapped tensors of torch.
 
-A tracer can serve some of these calls. For the others, this module explains the error.
+A tracer, a function that another module registers, can serve some of these calls. For the others, this module explains
+the error.
 """
 
 from __future__ import annotations

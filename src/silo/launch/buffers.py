@@ -40,8 +40,8 @@ def split_device(device: str) -> tuple[str, int]:
 class Buffer:
     """An array in host or device memory: zeroed, row-major, aligned to 64 bytes (256 on a device).
 
-    Kernels accept it, and so do all readers of DLPack or ``__cuda_array_interface__``. In host memory, ``raw`` gives
-    access to the bytes, and the object has the buffer protocol (except for bfloat16 and 8-bit floats, which that
+    Kernels accept a buffer, and so do all readers of DLPack or ``__cuda_array_interface__``. In host memory, ``raw``
+    gives access to the bytes, and the object has the buffer protocol (except for bfloat16 and 8-bit floats, which that
     protocol cannot describe). Device memory is allocated by the driver; it is freed once the last reference is gone and
     all work that uses it is done.
 
@@ -131,7 +131,7 @@ class Buffer:
         On a device the copy runs after earlier work in ``stream``.
 
         With ``at``, the bytes are copied to the part of the buffer that begins at byte ``at``. Raises ``ArgumentError``
-        if they do not fit.
+        if ``data`` is longer than the rest of the buffer.
         """
         raise NotImplementedError
 
@@ -140,8 +140,8 @@ class Buffer:
 
         From a device the copy runs after earlier work in ``stream``.
 
-        With ``at``, the bytes that fill ``out`` are copied from byte ``at`` of the buffer on. Raises ``ArgumentError``
-        if there are not enough.
+        With ``at``, ``out`` is filled with the bytes from byte ``at`` of the buffer on. Raises ``ArgumentError`` if the
+        buffer ends before ``out`` is full.
         """
         raise NotImplementedError
 

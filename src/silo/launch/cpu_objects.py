@@ -80,7 +80,7 @@ _LOCKS = (ctypes.c_uint32 * (1024 * 16))()
 
 
 def _turns(answer: int) -> _Turns:
-    """Makes a :class:`_Turns` whose ``enter`` returns those bits of its argument that ``answer`` has too.
+    """Makes a :class:`_Turns` whose ``enter(context, wants)`` returns ``wants & answer``.
 
     ``answer`` is ``SILO_CPU_ALONE`` or ``SILO_CPU_LOCKING``.
     """
@@ -108,7 +108,7 @@ def context_alone() -> _Context:
 def context_locking() -> _Context:
     """Returns the context for kernels that run on several threads and may lock shared memory.
 
-    Each thread needs its own; keep a reference until the call ends.
+    Each thread needs a context of its own; keep a reference to the context until the call ends.
     """
     return _Context(bytes=ctypes.sizeof(_Context), alone=0, turns=ctypes.pointer(_LOCKING))
 

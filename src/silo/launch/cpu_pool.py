@@ -29,13 +29,16 @@ REASONS = {
 
 
 def describe() -> str:
-    """Describes the current pool of this process. Libraries that are loaded later may change it."""
+    """Describes the threads that now run CPU launches in this process.
+
+    An OpenMP runtime that is loaded later may change them.
+    """
     apply_setting()
     return explain(settings().pool, native.cpu_state())
 
 
 def explain(setting: str, state: Mapping[str, int | str | Mapping[str, int] | None]) -> str:
-    """Describes the pool for a value of ``SILO_POOL`` and the state that ``native.cpu_state()`` returns.
+    """Describes the threads of CPU launches for a value of ``SILO_POOL`` and the state from ``native.cpu_state()``.
 
     >>> explain("own", {"threads": 2, "affinity": 16, "quota": 2, "runtimes": "none", "team": 0, "spin": 50})
     "Silo's own, 2 at most (16 CPUs by affinity, 2 by the control group's quota), awake for 50 us after a launch"

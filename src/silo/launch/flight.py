@@ -155,9 +155,10 @@ def _describe(
 
 
 def description_of(tag: object) -> tuple[Mapping[str, JSON], str]:
-    """Returns the description of a kernel from the first registered function that knows the binding's tag, and "".
+    """Returns a kernel's description and "".
 
-    If no function knows the tag, returns an empty mapping and the reason.
+    The first registered function that knows the binding's tag makes the description. If no function knows the tag,
+    returns an empty mapping and the reason.
     """
     reason = "nothing here has the text of its code"
     for describe in _describers:

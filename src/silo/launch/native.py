@@ -335,7 +335,8 @@ def notice(kind: type) -> None:
     elif kind.__name__ == "ArrayImpl" and kind.__module__.partition(".")[0] in ("jax", "jaxlib"):
         _connect_jax(kind)
     elif hasattr(kind, "__cuda_array_interface__") and not hasattr(kind, "__dlpack__"):
-        open_drivers()  # The protocol does not name the device, so the drivers have to find the device by the address.
+        # __cuda_array_interface__ does not name the device, so the drivers have to find the device by the address.
+        open_drivers()
 
 
 def _refuse_traced(array: object) -> None:
@@ -457,9 +458,9 @@ def probes(torch: Any) -> tuple[object, ...]:  # noqa: ANN401  # the module
 
 
 def _probe_storages(torch: Any) -> bool:  # noqa: ANN401  # the module
-    """Finds the offsets of a storage's address and size, which the flight recorder notes.
+    """Finds the offsets of the address and the size in torch's C++ storage objects.
 
-    Returns whether they were found.
+    The flight recorder reads these fields. Returns whether the offsets were found.
     """
     views = [torch.empty(size, dtype=torch.uint8)[offset:] for size, offset in ((1000, 8), (3001, 16), (70, 1))]
     # these storages wrap memory that torch did not allocate

@@ -1,4 +1,4 @@
-"""Fills new CPU memory of torch with a pattern: where the pattern is read, memory was never written.
+"""Fills new CPU memory of torch with a pattern: memory that still holds the pattern was never written.
 
 torch's allocator fills its allocations if a flag of its library is set. ``torch.empty`` and its relatives then hold the
 pattern, whether Python, C++ or compiled code calls them. If a storage holds only the pattern, no code has written to
@@ -21,7 +21,7 @@ _FLAG = "FLAGS_caffe2_cpu_allocator_do_junk_fill"  # a C++ bool in libc10
 # The repeated eight bytes: a NaN as two floats, a large number as two integers.
 _PATTERN = (0x7FEDBEEF).to_bytes(4, "little") * 2
 _LEAST_BYTES = len(_PATTERN)  # a smaller memory may hold a part of the pattern by chance
-_FIRST_BYTES = 4096  # the first bytes, which are compared before the rest
+_FIRST_BYTES = 4096  # how many of the first bytes are compared with the pattern before the rest is compared
 
 _state: Decision = Rejected("SILO_CHECK was not 1 when torch was loaded")
 

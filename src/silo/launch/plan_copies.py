@@ -21,10 +21,12 @@ BLOCK_BYTES = 16 * _THREADS
 
 
 def copy(to: Any, data: object, stream: int = 0, at: int = -1) -> None:  # noqa: ANN401  # a Buffer or its stand-in
-    """Does ``to.copy_from(data)`` as a launch, for all bytes of another Buffer in the same memory.
+    """Does ``to.copy_from(data)`` by launching a kernel.
+
+    ``data`` must be another Buffer of the same size in the same memory.
 
     Raises:
-        ArgumentError: ``data`` is not a Buffer, or its memory or size differs.
+        ArgumentError: ``data`` is not a Buffer, its size or memory differs, or only a part is to be copied (``at``).
     """
     real = data.stands_for if isinstance(data, native.StandIn) else data
     if not isinstance(real, native.HostBuffer | native.GpuBuffer) or at != -1:
@@ -41,7 +43,7 @@ def copy(to: Any, data: object, stream: int = 0, at: int = -1) -> None:  # noqa:
 
 
 def fill(to: Any, byte: int, stream: int = 0) -> None:  # noqa: ANN401  # as above
-    """Does ``to.fill(byte)`` as a launch.
+    """Does ``to.fill(byte)`` by launching a kernel.
 
     Raises:
         ArgumentError: kernels cannot be launched in the Buffer's memory.
@@ -111,7 +113,7 @@ def _load(label: str, kind: str, index: int) -> native.LoadedKernel:
 def kernel_ptx(label: str) -> str:
     """Returns the PTX of the ``copy`` or the ``fill`` kernel for NVIDIA's GPUs.
 
-    A thread moves 16 bytes at once if the addresses are aligned and so many bytes are left.
+    A thread moves 16 bytes at once if the addresses are aligned and at least 16 bytes are left.
     """
     second, begin, load, load_byte = _COPY if label == "copy" else _FILL
     return _TEXT.format(what=label, second=second, begin=begin, load=load, load_byte=load_byte, block_bytes=BLOCK_BYTES)

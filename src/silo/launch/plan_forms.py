@@ -25,8 +25,8 @@ __all__ = ["FormMaker", "SeenLaunch", "address_of", "seen_launches"]
 # The numbers of enum silo_value_kind in native/core/argument_word.h.
 _POINTER, _INT, _BOOL, _FLOAT, _DESCRIPTOR = 1, 4, 5, 6, 8
 _SCALARS = (_INT, _BOOL, _FLOAT)
-# The numbers of enum silo_plan_kind in native/python/plan_form.h, and of enum silo_plan_value_kind and the limit of
-# memories in native/core/plan_fill.h.
+# The numbers of enum silo_plan_kind in native/python/plan_form.h; then the numbers of enum silo_plan_value_kind, and
+# the limit of memories, in native/core/plan_fill.h.
 _ARRAY_KIND, _INT_KIND, _FLOAT_KIND, _OTHER_KIND = range(4)
 _GIVEN, _MOVED, _COMPUTED = range(3)
 _MOST_MEMORIES = 64
@@ -59,7 +59,7 @@ class SeenLaunch(NamedTuple):
 
 
 def seen_launches(recorded: Sequence[Any]) -> list[SeenLaunch]:
-    """Converts a recording. If a launch could not be recorded, raises ``ArgumentError`` with the recorded reason."""
+    """Converts the rows of ``native.record``. Raises ``ArgumentError`` with the reason if a launch was not recorded."""
     for recorded_launch in recorded:
         if isinstance(recorded_launch, str):
             raise ArgumentError(recorded_launch)
@@ -113,9 +113,10 @@ def address_of(value: object) -> int | None:
 
 @dataclass
 class FormMaker:
-    """Makes a form from two recordings; :meth:`describe` returns it for ``native.LaunchPlan.add``.
+    """Makes a plan's form (a replayable sequence of launches) from two recordings.
 
-    ``work`` and ``again`` are torch's work in the first and in the second recording. After :meth:`describe`:
+    :meth:`describe` returns the form for ``native.LaunchPlan.add``. ``work`` and ``again`` are torch's work in the
+    first and in the second recording. After :meth:`describe`:
 
     - ``held``: descriptions of the arrays that every replay uses, each with the name of a kernel that takes it.
     - ``tied``: the arguments whose memory captured work of torch uses, each with an operation and the address.

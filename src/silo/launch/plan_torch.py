@@ -23,7 +23,7 @@ __all__ = ["CudaCapture", "Pool", "TorchNode", "TorchWork", "offsets_of_generato
 Pool = tuple[int, int]
 """torch's handle of a pool of memory."""
 
-# Operations that touch no memory: they allocate memory that nothing is written to, or return another view of existing
+# Operations that touch no memory: they allocate memory without writing to it, or return another view of existing
 # memory.
 _QUIET: Final = frozenset(
     f"aten::{name}"
@@ -195,7 +195,8 @@ class TorchWork:
         # number and event by id(event); keeping the event keeps its id unique
         self._events: dict[int, tuple[int, Any]] = {}
         self._capturing = False
-        self._foreign = ""  # the first operation that another library defines
+        # the name of the first operation that a library other than torch defines; "" without such an operation
+        self._foreign = ""
         self.marks: list[StreamMark] = []
         self.keeps: list[Any] = []
 
@@ -435,8 +436,8 @@ def torch_work(
 
     ``launches`` is the growing list of the plan's launches; if torch is not loaded, the result stays empty.
 
-    Operations on a GPU are captured, and with ``run`` also run. Views, and new memory that nothing is written to, are
-    left out. New memory is allocated in ``pool``, if one is passed.
+    Operations on a GPU are captured, and with ``run`` also run. Operations that only make views, or allocate memory
+    without writing to it, are not captured. New memory is allocated in ``pool``, if one is passed.
 
     Raises:
         ArgumentError: an operation cannot be captured. It has not run.

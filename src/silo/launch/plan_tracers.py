@@ -380,7 +380,7 @@ class TracedArray(_TracedArgument):
         return self.shape if dim is None else self.shape[dim]
 
     def numel(self) -> Any:
-        """Returns the number of elements, traced."""
+        """Returns the number of elements as a traced integer."""
         total: Any = 1
         for extent in self.shape:
             total = extent * total

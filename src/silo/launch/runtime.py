@@ -111,7 +111,7 @@ def make_launcher(
         key: scalar parameters whose bucket (``silo.core.dispatch``) is part of the guard code.
         exact: scalar parameters whose exact value is part of the guard code, because a derived constexpr depends on it.
         config_names: parameters that a config (or a heuristic) sets unless the caller does.
-        open_key: as ``key``, but only for calls that omit some of ``config_names``.
+        open_key: like ``key``, but part of the guard code only for calls that omit some of ``config_names``.
         counted: names in ``config_names`` on which the grid must depend. For a call that omits one of them, the guard
             code also records whether the call's grid consists of integers.
         grid: a tuple, list, int or callable to use if neither the call nor the binding has a grid.
@@ -186,10 +186,11 @@ def make_bound_launcher(
     release_gil: bool = True,
     extents: HeldExtents | None = None,
 ) -> Launcher:
-    """Makes a launcher that sends every call to one binding without a guard: the caller guarantees that the facts hold.
+    """Makes a launcher that sends every call to one binding without a guard.
 
-    Checked nevertheless, at almost no cost: kinds, dtypes and ranges of the arguments, and their device. Not checked:
-    alignment, divisibility, and values that are constants in the code.
+    The caller guarantees that each call fulfills the assumptions of the binding's code about alignment, divisibility
+    and values that are constants in the code. These are not checked. Checked nevertheless, at almost no cost: kinds,
+    dtypes and ranges of the arguments, and their device.
 
     Args:
         name: the kernel's name, for messages.
@@ -435,7 +436,7 @@ def bind(
         grid: the declared grid, one expression for each axis; None: each call has to pass a grid.
         facts: device facts that the grid may read.
         names: the parameters of the launcher, in order; by default the names of ``signature``.
-        tag: the value of ``Binding.tag``.
+        tag: an object of the caller's, which the binding keeps as ``Binding.tag`` and hooks get with each launch.
 
     Raises:
         DeviceError: the binary takes a parameter that cannot be passed.
@@ -475,7 +476,7 @@ def _slot(kernel: str, slots: Mapping[str, int], signature: Signature, slot: Lay
 
 
 def _leaves(kernel: str, slot: LayoutSlot, held: Container[str]) -> tuple[tuple[tuple[str, str], ...], ...]:
-    """Returns a tuple with one item, the (type, part) of each member of a struct parameter; () for other parameters.
+    """Returns a tuple with one item: (type, part) of each member of a struct parameter; () for other parameters.
 
     The members are extents and strides of an array. ``held`` has the names of the arrays whose extents the guard reads;
     raises DeviceError for any other array.

@@ -1,4 +1,4 @@
-"""Scratch memory for kernels, in stream order, from the allocator that manages the device's memory."""
+"""Allocates scratch memory for kernels, in stream order, with the allocator that manages the device's memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ _TORCH_ALIGNMENT = 512
 
 _lock = Mutex()
 _user: Allocator | None = None
-# Used without another allocator: one growing buffer for each stream. Buffers that a graph has captured stay.
+# Silo's own buffers, used if no other allocator is set: for each stream (kind, index, handle), one buffer that grows. A
+# launch that a graph captures gets a buffer of its own in _captured, which is never freed.
 _pools: dict[tuple[str, int, int], native.GpuBuffer] = {}
 _captured: list[native.GpuBuffer] = []
 

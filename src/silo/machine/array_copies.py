@@ -32,7 +32,10 @@ def is_array(value: object) -> bool:
 
 
 def array_behind(value: Any) -> Any:  # noqa: ANN401  # any library's array
-    """Returns the array that a kernel accesses through an argument: itself, a tensor descriptor's base, or None."""
+    """Returns the array that a kernel accesses through an argument: the argument itself, or a tensor descriptor's base.
+
+    Returns None for an argument that is neither.
+    """
     if is_array(value):
         return value
 
@@ -70,10 +73,11 @@ def duplicate(array: Any) -> Any:  # noqa: ANN401
 
 
 def restorer(array: Any) -> Callable[[], None]:  # noqa: ANN401
-    """Returns a function that restores the present content of ``array``, for a device in its library's current stream.
+    """Returns a function that restores the present content of ``array``.
 
-    The function owns the copy. The copy is on the device if :func:`silo.tuner.measure.copy_fits` accepts that;
-    otherwise in page-locked host memory, or in pageable memory if the driver cannot lock it. The last two are logged.
+    It restores an array on a device by a copy in the current stream of the array's library. The function owns the saved
+    content, which is on the device if :func:`silo.tuner.measure.copy_fits` accepts that; otherwise in page-locked host
+    memory, or in pageable memory if the driver cannot lock it. The last two are logged.
     """
     return _library_of(array).keep(array)
 

@@ -23,7 +23,8 @@ class DeviceInfo:
     """A device. Sizes are in bytes, clocks in kHz; a member is None if the device does not report or have the feature.
 
     ``sm_count`` counts streaming multiprocessors, compute units, subslices or CPU cores; ``warp_size`` is 1 on CPUs.
-    ``target`` is the target that Silo compiles for on this device by default; None if it compiles nothing for it.
+    ``target`` is the target that Silo compiles for on this device by default; None if Silo compiles nothing for the
+    device.
     """
 
     name: str

@@ -31,7 +31,7 @@ __all__ = [
 
 @frozen
 class _Missing:
-    """Why a plug-in lists no devices. ``broken`` is True for a fault, False if the machine just lacks them."""
+    """The reason why a plug-in lists no devices. ``broken`` is False if the machine merely lacks them."""
 
     why: Rejected
     broken: bool
@@ -39,7 +39,7 @@ class _Missing:
 
 def _plugins() -> Mapping[str, str]:
     """Maps the name of each plug-in, which is its kind of devices, to ``module:function``."""
-    # Reads entry points. So this function is called only for a kind that Silo does not ship, or to list all plug-ins.
+    # This reads entry points. So it is called only for a kind that Silo does not ship, or to list all plug-ins.
     return installed_places(DEVICES)
 
 
@@ -89,7 +89,8 @@ def device_named(text: str) -> Device:
     """Returns the device for ``cpu``, ``cuda``, ``cuda:1`` or a full target.
 
     Raises:
-        DeviceError: it does not exist here; lists the existing devices, and why its kind is missing.
+        DeviceError: the device does not exist here; lists the existing devices, and the reason why devices of this kind
+            are missing.
     """
     kind, _, index_text = text.partition(":")
     for device in devices_of_kind(kind):
@@ -142,14 +143,14 @@ def resolve_target(text: str) -> Target:
 
 
 def device_for(kernel: str, device_key: tuple[int, int], serves: Callable[[Device], object]) -> Device:
-    """Returns the device for a call: one that accepts the memory of its arrays, and that ``serves`` accepts.
+    """Returns the device for a call: one that accepts the memory of the call's arrays, and that ``serves`` accepts.
 
     Silo's own plug-ins come first, then the others in order of their names. Only plug-ins for that memory are loaded,
     so a call on the CPU opens no GPU's driver, and entry points are read only if none of Silo's own devices serves. If
     no device serves, returns the first that accepts the memory: compiling for it then reports the missing part.
 
     Args:
-        kernel: its name, for messages.
+        kernel: the kernel's name, for messages.
         device_key: DLPack's (device type, index) of the arrays; type 0, a call without arrays, counts as host memory.
         serves: whether code of the kernel for a device exists or can be made.
 
@@ -173,7 +174,7 @@ def device_for(kernel: str, device_key: tuple[int, int], serves: Callable[[Devic
 
 @cache
 def _owners(memory: int) -> tuple[str, ...]:
-    """Returns the kind of device that arrays in this memory usually belong to, as a tuple; empty without such a kind.
+    """Returns the kind of device that arrays in this memory usually belong to, as a tuple; empty if no kind is known.
 
     It is the first kind with a ``preference`` whose driver lists the memory, which is a DLPack device type.
     """

@@ -37,7 +37,10 @@ class Session:
 
     @property
     def background(self) -> Session:
-        """A session with the same store and its own workers: one fewer, and only on CPUs that are otherwise idle."""
+        """A session with the same store and compile workers of its own, which run only on CPUs that are otherwise idle.
+
+        It has one worker fewer than this session, but at least one.
+        """
         with self._lock:
             if self._background_session is None:
                 self._background_session = _BackgroundSession(self.settings, self.store)

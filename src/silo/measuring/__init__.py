@@ -1,4 +1,4 @@
-"""Measures the configs of one study: benches, the processes that run candidates, lock files.
+"""Measures the configs of one study, in this process or in separate ones, and writes lock files.
 
 :mod:`silo.tuner` searches the space.
 """

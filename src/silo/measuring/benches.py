@@ -1,4 +1,4 @@
-"""Benches: run candidates in this process, or in a separate process, so that a fault ends only that process."""
+"""Benches run and time candidates, in this process or in a separate one, so that a fault ends only that process."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ class Bench(Protocol):
     def results(self, config: Config, artifact: Artifact) -> Mapping[str, NDArray[Any]]:
         """Runs a config once on the arguments' original content; returns every array's content afterwards, on the host.
 
-        The arrays are valid until the next call of this object. Arrays that were not written are read-only and stay
-        valid.
+        The arrays are valid until the next call of a method of this object. Arrays that were not written are read-only
+        and stay valid.
         """
         ...
 
@@ -167,7 +167,7 @@ class LocalBench:
 
     @cached_property
     def _restorers(self) -> Mapping[str, Callable[[], None]]:
-        """For each array, a function that restores its original content from a copy made before the first launch."""
+        """Maps the name of each array argument to a function that restores the content from before the first launch."""
         return restorers(self.arguments)
 
     def _contender(self, config: Config, artifact: Artifact) -> Contender:
@@ -177,10 +177,11 @@ class LocalBench:
 def contender_of(
     launch: Callable[[], object], artifact: Artifact, restore: Mapping[str, Callable[[], None]]
 ) -> Contender:
-    """Makes the contender that times a candidate.
+    """Makes the contender (a launch and a reset function) that times a candidate.
 
-    Before each sample it restores the arguments that the kernel both reads and writes. ``restore`` holds, for each
-    array, a function that restores its original content; arguments that share an array share the function.
+    The reset function restores, before each sample, the arguments that the kernel both reads and writes. ``restore``
+    holds, for each array, a function that restores its original content; arguments that share an array share the
+    function.
     """
     parameters = artifact.variant.signature.parameters
     touched = [p.name for p in parameters if p.effect.reads and p.effect.writes]
@@ -354,7 +355,7 @@ def grid_at(
     """Returns the grid of a call: ``given_grid`` (integers or a function of arguments and config) or the declared one.
 
     Raises:
-        ArgumentError: there is neither, or the value is not a grid.
+        ArgumentError: the call and the kernel have no grid, or ``given_grid`` is not a grid.
         ExpressionError: the declared grid cannot be evaluated for these arguments.
     """
     if given_grid is None:

@@ -37,10 +37,10 @@ def study_seeds(
     near: Sequence[Neighbour] | None = None,
     tried: Container[bytes] = (),
 ) -> tuple[Seed, ...]:
-    """Returns the configs to try first: the one deployed in ``lock``, the best of near studies, other tuners' configs.
+    """Returns configs to try first: the one deployed in ``lock``, the best of similar studies, other tuners' configs.
 
-    ``near`` are the nearest studies, if the caller has looked them up. Configs whose order keys are in ``tried`` are
-    left out.
+    ``near`` are the most similar studies, if the caller has looked them up. Configs whose order keys are in ``tried``
+    are left out.
     """
     near = neighbours(study, records) if near is None else near
     close = seeds(configs, near, deployed=deployed_config(lock, study), tried=tried)
@@ -69,5 +69,5 @@ def refiner_of(context: CallContext, grid_of: Callable[[Config], Sequence[int]])
 
 
 def spill_limit_of(context: CallContext) -> int | None:
-    """Returns how many values a candidate of a call may spill and still be measured with the others; None: no limit."""
+    """Returns how many values a candidate of a call may spill without being set aside; None: no limit."""
     return spill_limit(context.device.target, by_heuristic=context.rule is not None, requested=settings().spills)

@@ -62,7 +62,10 @@ def measure_energy(
 def _advanced(
     read: Callable[[], int], step: Callable[[], int], before_mj: int, least_ns: int, clock: Callable[[], int]
 ) -> tuple[int, int]:
-    """Launches for ``least_ns`` and until the counter then advances; returns the counter and the launch count."""
+    """Launches for at least ``least_ns`` nanoseconds, and then until the counter advances once more.
+
+    Returns the counter's value in millijoules, and the number of launches.
+    """
     begun = moved = clock()
     launches, last = 0, before_mj
     while True:
@@ -92,7 +95,7 @@ def energy_of(device: Device, contender: Contender, once_ns: int) -> tuple[float
     """Measures the energy of one launch, which takes about ``once_ns``; returns samples in nanojoules.
 
     Raises:
-        DeviceError: the device has no counter, or it cannot be read.
+        DeviceError: the device has no energy counter, or the counter cannot be read.
     """
     meter = meter_of(device)
     if isinstance(meter, Rejected):

@@ -1,4 +1,4 @@
-"""Trials of an earlier compiler: they count for configs whose code is the same today, and predict the others.
+"""Trials of an earlier compiler: they count for configs whose code is the same today, and else show what to measure.
 
 A compiler's identity changes with every release; the code of most kernels does not. A study of another identity that
 equals today's study in everything else is an *earlier study*. Its trials of a config are *carried over* if the config's
@@ -49,7 +49,7 @@ _RIVALS = 3  # the number of configs beside the winner that a session compares a
 
 @dataclass(frozen=True)
 class EarlierStudy:
-    """A study of another compiler identity, and its trials whose configs count for a space."""
+    """A study of another compiler identity, with those of its trials whose configs are reachable in today's space."""
 
     study: Study
     trials: tuple[Trial, ...]
@@ -121,10 +121,14 @@ def earlier_studies(study: Study, records: RecordStore, reach: ReachableConfigs)
 
 
 def carried_before(trials: Iterable[Trial], earlier_trials: Iterable[Trial]) -> dict[str, str]:
-    """Finds the earlier compiler's artifacts in ``trials`` whose trials were carried over before. Pure.
+    """Finds the artifacts of an earlier study whose trials were already carried over to today's study. Pure.
 
-    ``earlier_trials`` are the trials of today's study, which include the carried ones. Returns the key of each such
-    artifact with the key of today's artifact.
+    Args:
+        trials: the trials of the earlier study.
+        earlier_trials: the trials of today's study, which include the trials that were carried over.
+
+    Returns:
+        The key of each of these artifacts, with the key of today's artifact that has the same code.
     """
     today: dict[bytes, list[Trial]] = {}
     for trial in earlier_trials:
@@ -218,7 +222,7 @@ def carry_trials(
 
 
 def contenders_of(study: Study, records: RecordStore, reach: ReachableConfigs) -> tuple[Config, ...]:
-    """Returns the contenders of the latest earlier study; () if it has fewer than two, or if its tuning was cut off."""
+    """Returns the contenders of the latest earlier study; () if there are fewer than two, or its tuning was cut off."""
     for earlier in earlier_studies(study, records, reach):
         if len(earlier.contenders) > 1 and not read_effort(earlier.study, records).is_cut_off:
             return earlier.contenders

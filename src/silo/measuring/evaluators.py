@@ -166,7 +166,7 @@ class CandidateArtifacts(Protocol):
         ...
 
     def forget(self, config: Config) -> None:
-        """Forgets a config whose code is lost, so that the next ``get`` makes it again."""
+        """Forgets a config whose code is lost, so that the next ``get`` compiles the config again."""
         ...
 
 

@@ -28,7 +28,8 @@ from silo.tuner.measure import Contender, MeasurePolicy, compare_times
 
 __all__ = ["main"]
 
-_MODULUS: Final = 256  # addresses are equal modulo this on both machines; every allocator of device memory aligns to it
+# an array has the same address modulo this as on the sending machine; every allocator of device memory aligns to it
+_MODULUS: Final = 256
 _MARGIN: Final = 4096  # guard bytes before and after an array
 _PATTERN: Final = 0xA5
 

@@ -137,7 +137,9 @@ def add_decisions(path: Path, winners: Sequence[ForeignWinner]) -> tuple[int, in
 
 
 def _rewrite(path: Path, change: Callable[[Lock], Lock]) -> tuple[Lock, Lock]:
-    """Replaces the lock in a file by ``change(lock)``, under the file's lock; returns the old and the new lock.
+    """Replaces the lock in a lock file by ``change(lock)``; returns the old and the new lock.
+
+    Other writers of the file wait meanwhile.
 
     Raises LockError if the file is not a lock, or cannot be written.
     """

@@ -76,7 +76,7 @@ class ArgumentCopy:
         return [name for name, value in self._arguments.items() if array_behind(value) is not None]
 
     def take(self) -> SharedArguments:
-        """Returns the copy. The caller must call :meth:`give_back` when it no longer needs it."""
+        """Returns the copy. The caller must call :meth:`give_back` when it no longer needs the copy."""
         with self._lock:
             if self._shared is None:
                 # All launches that write the arrays have been enqueued; wait until they are done.
@@ -96,11 +96,11 @@ class ArgumentCopy:
 
 
 class MeasuringProcess:
-    """A device and arguments in another process. Only the thread that made this object may use it.
+    """Another process that runs candidates on one device, over a copy of the arguments.
 
-    After a fault the process is replaced: its next use starts another one, with the arguments' original content. If a
-    candidate faults after other candidates ran in its process, the others may be to blame, so the faulting candidate is
-    tried once more in a new process.
+    Only the thread that made this object may use it. After a fault the process is replaced: its next use starts another
+    one, with the arguments' original content. If a candidate faults after other candidates ran in its process, the
+    others may be to blame, so the faulting candidate is tried once more in a new process.
 
     Args:
         device: the device to run on.
@@ -139,8 +139,8 @@ class MeasuringProcess:
     def results(self, candidate: MeasuredCandidate, names: Sequence[str]) -> Mapping[str, NDArray[Any]]:
         """Runs a candidate once on the arguments' original content; returns the arrays ``names`` afterwards.
 
-        They are valid until the next call. Arrays that the candidate does not write are read-only, and always the same
-        objects.
+        The arrays are valid until the next call. Arrays that the candidate does not write are read-only, and always the
+        same objects.
 
         Raises:
             LaunchError: the driver refused, the device faulted, or the process died.
@@ -282,8 +282,8 @@ class MeasuringProcess:
         except WorkerDiedError:
             how = self._stop(died=True)
             raise LaunchError(f"{label} ended the process it ran in: {how}") from None
-        # After Ctrl-C the process still has to send its answer, which the next request would read as its own. So stop
-        # it.
+        # After Ctrl-C the process will still answer this request, and the next request would read that answer as its
+        # own. So the process is stopped.
         except BaseException:
             self._stop()
             raise

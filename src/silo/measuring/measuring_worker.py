@@ -242,7 +242,8 @@ def main(arguments: Sequence[str]) -> None:
         run_when_idle()
 
     def start() -> Callable[[Message], bytes]:
-        gc.disable()  # a garbage collection would lengthen a sample, and this process makes few cycles
+        # a garbage collection would lengthen a sample; this process makes few reference cycles, so memory hardly grows
+        gc.disable()
         read = memoryview(mmap.mmap(int(given_path), 0, access=mmap.ACCESS_READ))
         return _Bench(device_named(name), read, memoryview(mmap.mmap(int(results), 0))).answer
 

@@ -74,7 +74,7 @@ def plan_metrics(
     flops: int | None,
     functions: Mapping[str, MetricFunction] | None = None,
 ) -> MetricPlan:
-    """Makes the plan for a case on a device; ``device`` is None if agents measure.
+    """Makes the plan of the metrics to measure for a case on a device; ``device`` is None if agents measure.
 
     Raises:
         TuneError: the objective names a metric that cannot be measured for this case or on this device.

@@ -54,7 +54,8 @@ ADDRESS_MODULUS = 256
 class ArraySlot(PersistedRow):
     """The place of one array in the shared memory for arguments and, if it is written, in the memory for results.
 
-    ``shift`` is the lowest address modulo 256, ``low`` the number of bytes before the first element.
+    ``shift`` is the array's lowest address modulo 256. ``low`` is the number of bytes from there to the first element:
+    0 unless a stride is negative.
     """
 
     title = "an array in shared memory"
@@ -98,7 +99,7 @@ class SharedArguments:
     """Owns shared memory to which :meth:`fill` copies the arrays' content. Nothing else writes to the arrays or copies.
 
     Args:
-        arguments: by name; arguments that share an array share its copy.
+        arguments: the call's arguments by name; arguments that share an array share its copy.
     """
 
     def __init__(self, arguments: Mapping[str, object]) -> None:
@@ -130,7 +131,7 @@ class SharedArguments:
         self._shared = _SharedMemory(max(at, 1))
         self._arrays = arrays  # dropped once they are copied
         self._contents: dict[str, NDArray[Any]] = {}
-        self._lock = Mutex()  # guards copying, and adding to _given
+        self._lock = Mutex()  # guards copying, and adding to _contents
 
     def fill(self) -> None:
         """Copies the arrays' content, once. Any thread may call it; other calls wait until the copy is done."""
@@ -242,7 +243,7 @@ def _form_of(descriptor: Any, extent: ArrayExtent) -> JSON:  # noqa: ANN401  # a
 
 @dataclass(frozen=True)
 class _Memory:
-    """An array with a known address and dtype."""
+    """Stands for an array of which only the address and the dtype are known."""
 
     address: int
     dtype: str
@@ -292,7 +293,7 @@ def read_arguments(data: Any) -> tuple[Sequence[ArraySlot], dict[str, int], dict
 
 
 def consent_to_json(code: VouchedCode) -> dict[str, Any] | None:
-    """Describes the consent to some code, for another process: the digest, and the facts that this process lacks."""
+    """Describes the consent to some code, for another process: the digest, and facts that only this process knows."""
     consent = code.consent
     if consent is None:
         return None

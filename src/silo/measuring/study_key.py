@@ -63,7 +63,7 @@ class StudyKey:
     def trials(
         self, specialization: Specialization, bucket: Bucket, reach: ReachableConfigs | None = None
     ) -> tuple[Trial, ...]:
-        """Returns the stored trials of one bucket; with ``reach``, only trials of the configs that it contains."""
+        """Returns the stored trials of one bucket; with ``reach``, only the trials of reachable configs."""
         trials = read_trials(self.study(specialization, bucket), self.records)
         return trials if reach is None else tuple(trial for trial in trials if trial.config in reach)
 
@@ -102,12 +102,12 @@ class StudyKey:
         return None if generalized is None else generalized.rules
 
     def generalization(self, like: Specialization, reach: ReachableConfigs) -> Generalization | None:
-        """Makes rules of the winners of all buckets that were studied with the same constexpr values and extents.
+        """Makes dispatch rules from the winners of all buckets studied with the same constexpr values and extents.
 
-        Returns None if no bucket was measured. Only trials within ``reach`` count; the first config of the space is the
-        fallback. Of several studies of one bucket (with other alignments), the one that assumes most facts decides.
-        Rules for other buckets are fitted to all of these trials, and may choose any of their configs
-        (:mod:`silo.tuner.generalization`).
+        Returns None if no bucket was measured. Only trials of configs in ``reach`` count; the first config of the space
+        is the fallback. If several studies of one bucket (with other alignments) were measured, the study that assumes
+        most facts decides. The rules for buckets that were not measured are fitted to all of these trials, and may
+        choose any of their configs (:mod:`silo.tuner.generalization`).
         """
         samples: dict[Bucket, Sample] = {}
         objective = wanted_objective()
@@ -126,9 +126,9 @@ class StudyKey:
         return generalize(self.key, tuple(samples.values()), reach.space.default, tried.listed, named(objective))
 
     def guess(self, specialization: Specialization, bucket: Bucket, configs: Container[Config]) -> Config | None:
-        """Returns the config of ``configs`` that did best in the nearest studies, or None.
+        """Returns the config of ``configs`` that did best in the most similar studies, or None.
 
-        These may be studies of other devices, drivers or compilers.
+        These studies may be of other devices, drivers or compilers.
         """
         study = self.study(specialization, bucket)
         seeds_found = seeds(configs, neighbours(study, self.records), limit=1)

@@ -3,8 +3,9 @@
 Variants with equal compile jobs share blobs through the job key. Failures are not stored, because a compiler that
 failed for lack of memory or time must be called again.
 
-Files of another compiler's cache are neither sent to a remote store nor fetched from one: only this store, which is its
-user's alone, vouches for them. Native code for the host is used only with the consent of the store's trust ledger.
+Files of another compiler's cache are neither sent to a remote store nor fetched from one: only this store, which
+belongs to one user, vouches for them. Native code for the host is used only with the consent of the store's trust
+ledger.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class BuiltLedger(Protocol):
 class FromAfar(Protocol):
     """The part of a remote store that the table of artifacts uses.
 
-    Entries that it returns are verified, trusted and stored here.
+    The entries that its methods return are verified, trusted and stored on this machine.
     """
 
     def expect(self, keys: Sequence[str]) -> None:
@@ -98,11 +99,11 @@ class FromAfar(Protocol):
         ...
 
     def artifact(self, key: str) -> Artifact | None:
-        """Fetches the artifact of an artifact key; None if the remote store lacks it or it may not be used."""
+        """Fetches the artifact of an artifact key; None if the remote store lacks it or its code may not be used."""
         ...
 
     def outcome(self, key: str) -> Outcome | None:
-        """Fetches the outcome of a compile job; None if the remote store lacks it or it may not be used."""
+        """Fetches the outcome of a compile job; None if the remote store lacks it or its code may not be used."""
         ...
 
     def bring(self, refs: Sequence[BlobRef]) -> None:
@@ -110,7 +111,7 @@ class FromAfar(Protocol):
         ...
 
     def send(self, part: str, key: str, document: JSON) -> None:
-        """Sends a document of ``artifacts`` or ``jobs`` that was stored here."""
+        """Sends a document that was stored here; ``part`` is "artifacts" or "jobs"."""
         ...
 
 
@@ -209,7 +210,10 @@ class Artifacts:
             self._counts.note(found=True)
 
     def described(self, key: str) -> Artifact | None:
-        """Returns the artifact of an artifact key for a comparison, or None. Its code may be missing or not trusted."""
+        """Returns the artifact of an artifact key for a comparison, or None.
+
+        The artifact's code may be missing or not trusted.
+        """
         artifact = self._read(self._artifacts, "artifact", key, Artifact.from_json)
         if artifact is None and self._afar is not None:
             artifact = self._afar.artifact(key)
@@ -227,7 +231,7 @@ class Artifacts:
     def submit(self, step: Callable[[], T]) -> Future[T]:
         """Runs a step, for example :meth:`get`, and returns a future of its result.
 
-        With a remote store the step runs on another thread, otherwise before this method returns.
+        With a remote store, another thread runs the step. Without one, this method runs it before it returns.
         """
         if self._afar is not None:
             return self._afar.submit(step)
@@ -323,7 +327,7 @@ class Artifacts:
 
 MOST_BYTES = 64 << 20  # the most bytes of all files under one key
 _KIND = "files"
-_LEVEL = 1  # fast compression: most of the bytes are texts of compilers
+_LEVEL = 1  # the compression level: fast compression is enough, because most of the bytes are texts of compilers
 
 
 @frozen

@@ -100,8 +100,8 @@ class AtomicFile:
 def sweep_abandoned(directory: Path, *, older_than_s: float = 60) -> tuple[int, int]:
     """Removes the unfinished files of killed writers in one directory; returns their number and their bytes.
 
-    A living writer holds the lock of its file. Younger files are spared, because a writer locks its file only after it
-    has made it.
+    A living writer holds a lock on its file. Files younger than ``older_than_s`` are spared, because a writer locks its
+    file only after it has made it.
     """
     count = freed = 0
     now_s = time.time()

@@ -105,8 +105,9 @@ def is_private(mode: int, owner: int, user: int) -> Decision:
 def is_safe_on_the_way(node: Node, user: int, *, own_group: int | None = None, unmapped: int | None = None) -> Decision:
     """Decides whether only the user and root can replace the entries of a folder on the path to a store.
 
-    The owner of a link decides where the path continues. A folder that others may write is accepted if it has the
-    sticky bit, like ``/tmp``: only the owner of an entry may replace it, and that owner is checked next.
+    A link on the path must belong to the user or root too, because its owner could let it lead elsewhere. A folder that
+    others may write is accepted if it has the sticky bit, like ``/tmp``: only the owner of an entry may replace it, and
+    that owner is checked next.
 
     ``own_group``, a group whose only member is the user, may write too, because systems with such groups make folders
     writable for them. ``unmapped`` is the owner that this user namespace shows for every unmapped user, including root;
@@ -456,7 +457,8 @@ def file_lock(descriptor: int, path: str | os.PathLike[str], *, exclusive: bool)
     """Holds an advisory lock on an open file; yields False if the file system lacks locks. ``path`` is for messages.
 
     The lock belongs to the open file, so a killed process never leaves it behind. A child that is forked meanwhile
-    shares the open file, so it closes the file: otherwise the lock of a killed holder would last as long as the child.
+    shares the open file. The child closes it, because otherwise the lock would last as long as the child even if the
+    holder is killed.
 
     Raises:
         HeldLockError: another process holds the lock for longer than ``SILO_LOCK_WAIT``.
@@ -509,7 +511,7 @@ def _take(descriptor: int, path: str | os.PathLike[str], kind: int) -> bool:
 
 @contextlib.contextmanager
 def lock_of_place(path: Path) -> Generator[bool]:
-    """Holds the exclusive lock of a path, whether or not a file is there; yields False without locks.
+    """Holds the exclusive lock of a path, whether or not a file is there. Yields False if the file system lacks locks.
 
     ``path`` must not contain links. The lock is a file in a folder of this user's, named after the file's name and the
     inode of its folder, so it stays the same when the file is replaced. The lock file is removed at the end.
@@ -594,7 +596,7 @@ def _cache_folder() -> Path:
 def write_holder(descriptor: int) -> None:
     """Writes the holder into the lock file, for processes on other machines, whose lock table does not show it."""
     text = f"process {os.getpid()} on {os.uname().nodename} ({_shown(sys.argv)})".encode(errors="replace")
-    with contextlib.suppress(OSError):  # on a full disk only this note is missing
+    with contextlib.suppress(OSError):  # the lock works without this note, for example on a full disk
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, text[:_MOST_HOLDER], 0)
 
@@ -626,7 +628,7 @@ def _locking_process(device: int, inode: int) -> int | None:
             continue
         major, minor, number = words[5].split(":")
         if int(number) == inode and int(words[4]) > 0:
-            # some file systems show another device here than in stat()
+            # some file systems show another device in /proc/locks than in stat()
             exact = (int(major, 16), int(minor, 16)) == (os.major(device), os.minor(device))
             processes.setdefault(exact, int(words[4]))
     return processes.get(True, processes.get(False))

@@ -57,8 +57,8 @@ class LogFraming:
     """The layout of frames in a log's file.
 
     ``heading`` returns the ``heading_bytes`` bytes that a new file begins with. ``end`` is the byte that every frame
-    ends with; it is added to a torn frame before the next frame is written. It is empty if readers find the next frame
-    without it.
+    ends with; it is added to a torn frame before the next frame is written. ``end`` is empty if readers find the next
+    frame without an end byte.
     """
 
     heading: Callable[[], bytes] | None = None

@@ -216,10 +216,10 @@ class MemoryStore(StoreBase):
 class Store(StoreBase):
     """A store in a directory, which is made at the first write.
 
-    Raises ``StoreError`` if a newer Silo wrote the directory. Other faults raise nothing, but lead to a warning. If the
-    directory cannot be written, its entries are used, and new results stay in memory. If others may write it, or its
-    schema file is damaged, it is not read, and all results stay in memory; the warning names the path and the remedy.
-    Missing entries are fetched from the remote store of ``link``, and new results are sent there.
+    Raises ``StoreError`` if a newer Silo wrote the directory. Other faults raise nothing, but lead to a warning. If
+    this user cannot write the directory, its entries are used, and new results stay in memory. If other users may write
+    the directory, or its schema file is damaged, it is not read, and all results stay in memory; the warning names the
+    path and the remedy. Missing entries are fetched from the remote store of ``link``, and new results are sent there.
     """
 
     def __init__(self, root: Path, link: RemoteClient | None = None) -> None:

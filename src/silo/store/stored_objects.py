@@ -147,7 +147,7 @@ class DiskBlobs:
 
     @staticmethod
     def _note_use(path: Path, modified_s: float) -> None:
-        """Sets the time of a blob to the time of its use, to a day: pruning removes the longest unused blobs first."""
+        """Sets the time of a blob's file to now, at most once a day: pruning removes the longest unused blobs first."""
         if time.time() - modified_s > _DAY_S:
             with contextlib.suppress(OSError):  # the store may be read-only
                 os.utime(path)

@@ -104,7 +104,8 @@ class _Listing:
     def __init__(self) -> None:
         self.entries: dict[str, TrustEntry | None] = {}
         self.older: dict[str, TrustEntry] = {}
-        self.read: tuple[int, int, int] | None = None  # the stamp of the file when it was read
+        # inode, size and modification time of the list's file when it was read
+        self.read: tuple[int, int, int] | None = None
         self.is_read = False
 
     def take(self, record: JSON) -> None:
@@ -161,8 +162,8 @@ class TrustLedger:
         """
         if not self._lists[BUILT].is_read:
             self._refresh(BUILT)
-        # The list as this process read it last is enough here. An entry that another process added since then is only
-        # added a second time, while reading the list anew for each compile would take longer.
+        # The list that this process read last is enough here. If another process has added the entry since then, this
+        # process only adds it a second time. Reading the list anew for each compile would cost more.
         noted = self._lists[BUILT].entries.keys() | self._vouched[BUILT].keys()
         new = [digest for digest in dict.fromkeys(code.digest for code in codes) if digest not in noted]
         if new:
@@ -245,7 +246,7 @@ class TrustLedger:
         return len(entries)
 
     def untrust(self, names: Collection[str]) -> int:
-        """Withdraws all consent to the code with these digests or blobs; returns the number of withdrawn ones.
+        """Withdraws all consent to the code with these digests or blobs; returns the number of withdrawn entries.
 
         This includes code that was built here. A program keeps the code that it has loaded.
         """
@@ -285,7 +286,7 @@ class TrustLedger:
         return len(self._lists[BUILT].entries | self._vouched[BUILT])
 
     def decide(self, code: Vouchable, *, trust: bool = False, signed: Callable[[], Decision] | None = None) -> Decision:
-        """Decides whether the native code may be loaded, or run on the cases, that ``code`` describes.
+        """Decides about ``code``: whether the native code may be loaded, or may be run on the cases.
 
         ``trust`` is True if the caller consents. ``signed`` decides whether a trusted key signed the file; it is called
         only if nothing else decides.
@@ -308,7 +309,8 @@ class TrustLedger:
     ) -> Consent:
         """Returns consent to load ``code``, which came from ``origin``. Raises ``TrustError`` if it is not trusted.
 
-        ``signed`` returns the file that holds the code, as it was read: a trusted key may have signed the file.
+        ``signed`` returns the file that holds the code, as this process read it. A trusted key's signature of the file
+        gives consent; it is checked only if nothing else does.
         """
         decision = self.decide(code, trust=trust, signed=self._signature_check(signed))
         if isinstance(decision, Rejected):
@@ -385,9 +387,9 @@ def consent_to_compiled(code: HostCode, reason: str) -> Consent:
 
 
 def consent_to_confirmed(code: HostCode, digest: object, confirmed_by: str) -> Consent:
-    """Returns consent to code that the requesting process trusts, which sends the digest that it has consent for.
+    """Returns consent to code that the requesting process trusts: ``digest``, which it sent, must be the code's.
 
-    That process is the parent of a measuring process, or the machine for which a user started ``silo agent``.
+    The requesting process is the parent of a measuring process, or the machine for which a user started ``silo agent``.
 
     Raises:
         TrustError: the code that arrived has another digest.
@@ -422,7 +424,7 @@ def _refusal(refused: Sequence[tuple[Vouchable, Rejected]], origin: str, *, expo
 
 
 def _counted(named: Sequence[str]) -> str:
-    """Returns a few names as text, and the number of the others."""
+    """Returns a few of the names as text, with the number of the remaining names."""
     more = len(named) - _MOST_NAMED
     return ", ".join(named[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 

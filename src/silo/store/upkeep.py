@@ -151,9 +151,10 @@ class Upkeep:
             _log_info("losing configs lost their code: %d blobs, %d MiB", pruned.blobs, pruned.freed_bytes >> 20)
 
     def _in_turn(self, work: Callable[[], None], *, at_most_every_s: float = 0, wait_s: float = 0) -> None:
-        """Runs ``work`` unless another process or thread is pruning, or ran ``work`` within ``at_most_every_s``.
+        """Runs ``work`` unless another process or thread is pruning.
 
-        If another process is pruning, waits for that process at most ``wait_s`` seconds, and then does nothing.
+        Does nothing either if ``work`` was run less than ``at_most_every_s`` seconds ago. If another process is
+        pruning, waits for that process at most ``wait_s`` seconds, and then does nothing.
         """
         with self._lock:
             if self._is_pruning:
@@ -177,9 +178,10 @@ class Upkeep:
 
 
 def _locked(descriptor: int, wait_s: float) -> bool:
-    """Takes the lock of pruning processes, waiting up to ``wait_s``.
+    """Takes the lock of pruning processes, waiting up to ``wait_s`` seconds for another process that holds it.
 
-    Returns False if this process had to wait, because another process has pruned meanwhile.
+    Returns True if the lock was free at once. Returns False otherwise, even if the lock was taken in the end: the other
+    process has pruned, so this one need not.
     """
     until_s, has_waited = time.monotonic() + wait_s, False
     while True:
@@ -262,7 +264,7 @@ def counted(root: Path) -> Counted:
 # ---- Losing configs ----
 
 
-# A new compiler's code is compared with the code of the winner and of this many others
+# A new compiler's code is compared with the code of the winner and of this many other configs
 # (`silo.measuring.earlier_studies`).
 KEPT_RIVALS = 3
 

@@ -57,7 +57,7 @@ class PruneRule:
     ``max_bytes`` is the size of the whole store at which removing ends; None: all selected code is removed. ``older_s``
     spares code that was used within this many seconds. ``losers`` are the artifact keys of losing configs
     (:mod:`silo.store.upkeep`); with ``losers_alone`` no other code is removed, and with ``every_loser`` the code of all
-    of them is removed, even if ``max_bytes`` is reached before.
+    losing configs is removed, even if ``max_bytes`` is reached before.
     """
 
     max_bytes: int | None = None
@@ -119,8 +119,8 @@ def usage(root: Path) -> Usage:
 class KernelUsage:
     """The code of one kernel: the number of its artifacts, the number whose code is ``present``, and bytes of code.
 
-    ``used_s`` is the Unix time of the last use, to a day. A blob that kernels share counts for the first of them. Code
-    that belongs to no artifact has the kernel "".
+    ``used_s`` is the Unix time of the last use, accurate to a day. A blob that kernels share counts for the first of
+    them. Code that belongs to no artifact has the kernel "".
     """
 
     kernel: str
@@ -302,7 +302,7 @@ def _files(directory: Path) -> Iterator[_File]:
 
 def _walk(directory: Path, *, temporary: bool) -> Iterator[tuple[str, int, float]]:
     """Yields the path, size and time of each plain file under a directory, unfinished ones only if ``temporary``."""
-    folders = [os.fspath(directory)]  # paths as text, because a store has thousands of files
+    folders = [os.fspath(directory)]  # text, because making thousands of Path objects would take long
     while folders:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folders.pop()) as entries:
             for entry in entries:

@@ -1,1 +1,1 @@
-"""Choosing configs: sessions, trials, statistics."""
+"""Finds the best config of a study: searches the space, records each trial, and decides the winner by statistics."""

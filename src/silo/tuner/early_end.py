@@ -91,7 +91,7 @@ def known_well_enough(
 def shortlist_measured(
     configs: Sequence[Config], costs: Mapping[bytes, float | None], rule: EarlyEnd = EarlyEnd()
 ) -> Decision:
-    """Decides whether the shortlist ends the search: its configs among ``configs`` are measured, and one works. Pure.
+    """Decides whether the search ends because the shortlisted ones of ``configs`` are measured, and one works. Pure.
 
     ``configs`` and ``costs`` are as in :func:`known_well_enough`.
     """
@@ -113,10 +113,10 @@ def unconfirmed(
 ) -> tuple[Config, ...]:
     """Returns the unmeasured configs one step away from the two fastest measured ones. Pure.
 
-    They are measured before a search ends early: a model of few times is smooth, and cannot predict that times drop at
-    some size, for example at the first block that holds a whole row. Two configs are taken because noise may have
-    exchanged the best two. Returns an empty tuple if fewer than two configs work, or if their times are nearly equal:
-    then the parameters that were varied do not matter.
+    They are measured before a search ends early: a model that learnt from few times is smooth, and cannot predict that
+    times drop at some size, for example at the first block that holds a whole row. Two configs are taken because noise
+    may have exchanged the best two. Returns an empty tuple if fewer than two configs work, or if their times are nearly
+    equal: then the parameters that were varied do not matter.
     """
     from silo.core.lattice import Lattice  # noqa: PLC0415  # imports numpy, which is slow to import
 
@@ -161,7 +161,7 @@ def _expected_gain(
     with model.one_thread():
         kernel = model.fit_kernel(known_points, values)
         # Leave-one-out errors: each measured value minus its prediction from the other values, in standard deviations
-        # of that prediction. If they are larger than the model expects, its deviations are raised.
+        # of that prediction. If they are larger than the model expects, the model's deviations are raised.
         inverse = np.linalg.inv(kernel.covariance(known_points))
         misses = inverse @ values / np.sqrt(np.diag(inverse))
         posterior = model.Posterior(kernel, points[others])

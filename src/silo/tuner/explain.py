@@ -120,10 +120,10 @@ def explain_study(
     spilling_configs: Sequence[SpillingConfig] = (),
     objective: Objective = TIME,
 ) -> Explanation:
-    """Explains ``study`` by its own ``trials`` and by the studies ``near`` it. Pure.
+    """Explains ``study`` by its own ``trials`` and by the similar studies ``near``. Pure.
 
     A trial of a ``refined`` config counts like a trial of a config of the space. A config that was not measured is new
-    only if it belongs to the space and is not among the configs set ``spilling_configs`` because they spill.
+    only if it belongs to the space and is not among ``spilling_configs``, which were set aside because they spill.
     """
     own = [trial for trial in trials if trial.config in space or trial.config in refined]
     tried = ConfigSet(trial.config for trial in own)
@@ -171,7 +171,7 @@ def _next(space: SearchSpace, study: Study, trials: Sequence[Trial], above: Conf
 
 
 def near_lines(near: Sequence[Neighbour], limit: int = 4, *, compared: bool = True) -> list[str]:
-    """Describes the nearest studies: for each, every difference because of which its trials do not count here.
+    """Describes the nearest studies: for each, every difference that keeps the study's trials from counting here.
 
     ``compared``: whether, for studies that differ only in the compiler, the code of both compilers was compared and
     differs.

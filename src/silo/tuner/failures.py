@@ -119,8 +119,8 @@ def require_winners(cases: Sequence[TunedCase]) -> None:
 def failure_of(cases: Sequence[TunedCase]) -> str:
     """Returns the message about cases without a usable config, a paragraph per kernel; "" if all have one. Pure.
 
-    If the result of every config is wrong, the kernel or its case must be wrong. Then the paragraph shows the smallest
-    of these cases with its largest difference.
+    If the result of every config is wrong, the kernel or its case must be wrong. Then the paragraph names the smallest
+    of these cases, and the largest difference from the expected result in that case.
     """
     failed = [case for case in cases if case.outcome.winner is None]
     return "\n".join(

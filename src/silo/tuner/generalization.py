@@ -1,11 +1,11 @@
 """Dispatch rules for sizes that were not measured: a decision list learnt from all trials, or the nearest bucket.
 
 A model of every config's loss (:mod:`silo.tuner.loss_model`) predicts which configs are good between the measured
-sizes. A few configs are kept that together cover all sizes with little loss. A list of bounds is grown over a grid of
-sizes, like a decision tree, so that a launch compares numbers and needs no model. For each measured size, the choice is
-also predicted from the other sizes. If these predictions choose worse configs than the nearest bucket does, the rule of
-the nearest bucket is kept. The loss of the predicted choices at the measured sizes is the loss to expect at other
-sizes, and sizes with a great expected loss are worth measuring next.
+sizes. A few configs are kept that together cover all sizes with little loss. The decision list, which compares sizes
+with bounds, is grown over a grid of sizes like a decision tree. So a launch compares numbers and needs no model. For
+each measured size, the choice is also predicted from the other sizes. If these predictions choose worse configs than
+the nearest bucket does, the rule of the nearest bucket is kept. The loss of the predicted choices at the measured sizes
+is the loss to expect at other sizes, and sizes with a great expected loss are worth measuring next.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ _MOST_WINNERS = 8  # the most configs that a list chooses among
 # A list gets one more config, or one more bound, only if that saves this fraction of the time, on average over the
 # sizes, or in total over the sizes of a split.
 _WORTH_PPM = 2_000
-# The regret of a config that failed or was not tried at a size: this, or the regret of the slowest config that ran
-# there if that is greater.
+# The regret (time beyond the best config's, relative to that) of a config that failed or was not tried at a size: this,
+# or the regret of the slowest config that ran there if that is greater.
 _UNKNOWN_PPM = 1_000_000
 # A list is used if its regret on held-out buckets is smaller than that of the nearest bucket. If fewer than _MANY
 # buckets were measured and the nearest bucket's regret exceeds _GOOD_PPM, a list is used unless it is worse beyond
@@ -85,10 +85,10 @@ def regret_ppm(sample: Sample, config: Config) -> int:
 class Fitted:
     """A fitted rule for unmeasured sizes: the decision list ``unseen``, or None for the rule of the nearest bucket.
 
-    ``list_ppm`` and ``nearest_ppm`` are the mean regrets of a list and of the nearest bucket on held-out buckets, in
-    millionths. ``held_out`` is the regret of the chosen rule on each held-out bucket, in the order of :func:`ordered`;
-    empty if there are too few buckets to hold one out. ``foretold`` is the regret that ``model`` predicted for the same
-    choices; empty without a model.
+    A regret is a time beyond the best config's time, relative to that time. ``list_ppm`` and ``nearest_ppm`` are the
+    mean regrets of a list and of the nearest bucket on held-out buckets, in millionths. ``held_out`` is the regret of
+    the chosen rule on each held-out bucket, in the order of :func:`ordered`; empty if there are too few buckets to hold
+    one out. ``foretold`` is the regret that ``model`` predicted for the same choices; empty without a model.
     """
 
     unseen: DecisionList | None
@@ -273,7 +273,7 @@ def _predicted(model: LossModel, number: int, allowed: Sequence[Config]) -> Conf
     """Returns the config that the model would choose for bucket ``number`` if this bucket had not been measured.
 
     Only configs that were tried on this bucket can be chosen, because the regret of the others is unknown. If
-    ``allowed`` are the winners, a config must have won at another bucket.
+    ``allowed`` holds only winners of measured buckets, only winners of the other buckets can be chosen.
     """
     winners = {other.winner for at, other in enumerate(model.samples) if at != number}
     every_winner = {sample.winner for sample in model.samples}
@@ -288,8 +288,8 @@ def held_out_losses(model: LossModel, number: int) -> dict[Config, int]:
     """Returns the losses by which to choose among the configs of bucket ``number``, as if it had not been measured.
 
     Only configs that other buckets tried too are included. A loss is the regret that the other buckets predict, in
-    millionths; for a config that won at no other bucket, it is raised by the lead that such a config needs over
-    winners.
+    millionths. A config that won at no other bucket gets ``UNPROVEN_PPM`` added, because it must be predicted better
+    than a winner by that much.
     """
     others = [*model.samples[:number], *model.samples[number + 1 :]]
     tried = {config for other in others for config, _ in other.times}
@@ -481,7 +481,7 @@ class Generalization:
 
     @property
     def text(self) -> str:
-        """Text for people: the configs that cover unmeasured sizes, and the regret of the rule at held-out sizes."""
+        """Text for people: the configs that cover unmeasured sizes, and the time that their rule loses."""
         configs = ConfigSet(step.config for step in self.fitted.unseen.steps) if self.fitted.unseen else ConfigSet(())
         few = f"{len(configs)} configs cover the other sizes ({'; '.join(map(str, configs))}): " if configs else ""
         return f"sizes that were not measured: {few}{self.fitted.reason}"
@@ -494,7 +494,7 @@ def generalize(
     allowed: Sequence[Config] | None = None,
     objective: str = "",
 ) -> Generalization:
-    """Fits dispatch rules to measured buckets (at least one) and estimates their regret at other sizes.
+    """Fits dispatch rules to at least one measured bucket, and estimates how much time they lose at other sizes.
 
     The arguments are the same as for :func:`fitted_rules`.
     """
@@ -531,9 +531,9 @@ def _comparable(bucket: Bucket, other: Bucket) -> bool:
 def suggest(generalization: Generalization, wanted: Sequence[Bucket], count: int) -> tuple[Suggestion, ...]:
     """Returns at most ``count`` sizes to measure next, the most worthwhile first. Pure.
 
-    A size is worth more the larger its expected regret and its distance to the measured sizes are; each suggested size
-    counts as measured when the next is chosen. The sizes of cases (``wanted``) come first, then sizes in the middle
-    between two measured ones.
+    A size is worth more the larger its expected regret (time lost against the best config) and its distance to the
+    measured sizes are; each suggested size counts as measured when the next is chosen. The sizes of cases (``wanted``)
+    come first, then sizes in the middle between two measured ones.
     """
     samples = generalization.samples
 

@@ -89,10 +89,10 @@ class Lanes(Protocol):
         ...
 
     def finish(self) -> Finished:
-        """Waits until some started config is finished; returns it with its outcome.
+        """Waits until some started config is finished; returns the config with its outcome.
 
-        The outcome is its trial, its spill count if that exceeds the limit, or the error that the config caused. Other
-        errors are raised.
+        The outcome is the config's trial, the config's spill count if that exceeds the limit, or the error that the
+        config caused. Other errors are raised.
         """
         ...
 
@@ -148,10 +148,10 @@ class InlineLane:
 
 
 class ThreadedLanes:
-    """Several evaluators, each with a thread of its own. Once the first config is started, only that thread uses it.
+    """Several evaluators, each with a thread of its own.
 
-    The threads live as long as this object, because a process that an evaluator started ends with the thread that
-    started it.
+    Once the first config is started, each evaluator is used only by its own thread. The threads live as long as this
+    object, because a process that an evaluator started ends with the thread that started it.
     """
 
     def __init__(self, evaluators: Sequence[Evaluator]) -> None:

@@ -46,7 +46,7 @@ _SIZE = 0.15  # the distance of two sizes that are an octave apart
 _QUOTIENT = 0.25  # the distance of two quotients of a size and a parameter that are an octave apart
 _OCTAVES = 2  # the most octaves between a size and a parameter, in both directions: larger distances are clipped to it
 _MOST_WASTE = 3  # the most octaves of waste; a larger waste is clipped to it
-# Length scales and noises of the processes to choose among: those with the greatest likelihood are used.
+# Length scales and noises of the Gaussian processes to choose among: those with the greatest likelihood are used.
 _LENGTHS = (0.7, 1.5, 3.0)
 _NOISES = (0.003, 0.02, 0.1)
 _OWN = (0.3, 1.0)  # variance of the part of a config's loss that its values do not explain; 0 is also tried
@@ -59,13 +59,14 @@ _PENALTY = 0.3
 _SWEEPS = 2
 _REACH = 4.0  # octaves over which the unexplained part of a config's loss stays correlated
 _OFFSET = 0.3  # variance of a size's offset, which all of its configs share
-# The loss that lies halfway between none and the largest on the scale of the second process.
+# On the scale of the second Gaussian process (_Spread), this loss lies about halfway between no loss and the largest.
 _MIDDLE = 0.1
 _NODES = 9  # the number of nodes of the Gauss-Hermite quadrature that averages over a predicted loss
 _MOST_LOSS = 0.9  # losses are clipped to this, the loss of a config ten times as slow as the best
-# A process's error on held-out sizes, in logarithms of times, counts as at least this when its weight is computed.
+# A Gaussian process's error on held-out sizes, in logarithms of times, counts as at least this when the weight of the
+# process is computed.
 _LEAST_ERROR = 0.001
-_DRAWS = 256  # joint draws of the losses of all configs at one size
+_DRAWS = 256  # the number of random draws; each draws the losses of all configs at one size together
 _JITTER = 1e-6  # variance added to a joint covariance, so that it stays positive after rounding
 # The shares to choose among for the third prediction, the mean of the regrets at near sizes; and the power of the
 # distance by which the weights of these sizes fall.
@@ -94,7 +95,7 @@ class Sample:
         of times.
 
         A config that was compared side by side has its time in the comparison. The time of any other config is from the
-        search, scaled to the comparison, and at least the winner's.
+        search, scaled to the comparison, and never less than the winner's time.
         """
         winner = choose_winner(trials, objective)
         if winner is None:
@@ -140,7 +141,7 @@ def loss_ppm(time_ns: int, best_ns: int) -> int:
 
 
 def unproven_ppm(configs: Iterable[Config], winners: Container[Config]) -> list[int]:
-    """Returns, for each config, the lead in millionths that it needs over winners: 0 for a winner of some size."""
+    """Returns how many millionths better than a winner each config must be predicted; 0 for a winner of some size."""
     return [0 if config in winners else UNPROVEN_PPM for config in configs]
 
 
@@ -204,7 +205,7 @@ class LossModel:
         return _millionths(_mixed(self._shares @ np.stack(regrets), self._near_logs(bucket), self._share))
 
     def draws(self, bucket: Bucket) -> Array:
-        """Returns random logarithms of the regrets of ``configs`` at a size, a row each draw; equal in every process.
+        """Returns random logarithms of the regrets of ``configs`` at a size, a row each draw; equal in every run.
 
         The regrets of similar configs are correlated in these draws; separate expectations do not show that.
         """
@@ -213,7 +214,7 @@ class LossModel:
             return self._drawn([process.joint(points, self._observed_points, own) for process in self._processes])
 
     def held_out_draws(self, number: int) -> tuple[tuple[Config, ...], Array]:
-        """Returns the configs of one sample, and draws of these configs' regrets there, made from the other samples."""
+        """Returns the configs of one sample, and draws of their regrets at its size, made from the other samples."""
         import numpy as np  # noqa: PLC0415
 
         rows = np.flatnonzero(self._sample_of == number)
@@ -222,14 +223,16 @@ class LossModel:
             return configs, self._drawn([process.joint_left_out(rows) for process in self._processes])
 
     def _own_nearness(self, bucket: Bucket) -> Array:
-        """Returns the correlation of each config's unexplained loss at a size with that loss in each observation."""
+        """Returns the correlation of each config's unexplained loss at a size with that of each observation."""
         import numpy as np  # noqa: PLC0415
 
         near = np.array([_nearness(bucket, sample.bucket) for sample in self.samples])[self._sample_of]
         return (np.arange(len(self.configs))[:, None] == self._config_of[None, :]) * near[None, :]
 
     def _drawn(self, joints: Sequence[tuple[Array, Array]]) -> Array:
-        """Returns joint draws of the regrets: from each process a number in proportion to its weight in the mean.
+        """Returns joint draws of the regrets.
+
+        Each Gaussian process makes a number of draws in proportion to its weight.
 
         A row is one draw; it holds the logarithm of 1 plus the regret.
         """
@@ -272,9 +275,10 @@ class LossModel:
         return np.where(total > 0, mean, np.nan)
 
     def _best_share(self) -> float:
-        """Returns the share of the near sizes' mean with which the choices at held-out sizes cost least.
+        """Returns the share of the third prediction with which the choices at held-out sizes cost least.
 
-        If several shares cost equally little, returns the smallest of them.
+        The third prediction is the mean of a config's regrets at near sizes. If several shares cost equally little,
+        returns the smallest of them.
         """
         import numpy as np  # noqa: PLC0415
 
@@ -292,7 +296,7 @@ class LossModel:
         return min(_SHARES, key=lambda share: (round(costs[share], 9), share))
 
     def _left_out(self, process: _Process) -> Array:
-        """Returns the regret that a process expects for each observation, predicted from the other samples."""
+        """Returns the regret that a Gaussian process expects for each observation, predicted from the other samples."""
         import numpy as np  # noqa: PLC0415
 
         errors = np.zeros(len(self._sample_of))
@@ -326,10 +330,10 @@ class LossModel:
 
 
 class _As:
-    """The scale of the first process: losses as they are."""
+    """The scale of the first Gaussian process: losses as they are."""
 
     def values(self, losses: Array) -> Array:
-        """Converts losses to the values that a process learns."""
+        """Converts losses to the values that the Gaussian process is fitted to."""
         return losses
 
     def losses(self, values: Array) -> Array:
@@ -338,10 +342,10 @@ class _As:
 
 
 class _Spread:
-    """The scale of the second process, which stretches small losses apart and compresses large ones."""
+    """The scale of the second Gaussian process, which stretches small losses apart and compresses large ones."""
 
     def values(self, losses: Array) -> Array:
-        """Converts losses to the values that a process learns."""
+        """Converts losses to the values that the Gaussian process is fitted to."""
         return losses * (1 + _MIDDLE) / (losses + _MIDDLE)
 
     def losses(self, values: Array) -> Array:
@@ -355,8 +359,8 @@ class _Spread:
 class _Process:
     """A Gaussian process of losses on one scale, with the covariance kernel under which the losses are most likely.
 
-    ``offsets`` and ``own`` are covariances that do not depend on features: among the configs of one size, and among the
-    sizes of one config. ``groups`` is the number of each feature's group.
+    ``offsets`` and ``same_config`` are covariances that do not depend on features: among the configs of one size, and
+    among the sizes of one config. ``groups`` is the number of each feature's group.
     """
 
     def __init__(
@@ -468,9 +472,9 @@ def _regrets(losses: Array) -> Array:
 
 
 def _mixed(regrets: Array, near_logs: Array, share: float) -> Array:
-    """Returns the geometric mean of the predicted regrets and the near sizes' mean, which has the weight ``share``.
+    """Returns the geometric mean of the predicted regrets and the mean regrets at near sizes.
 
-    A config without a mean keeps its predicted regret.
+    The mean regrets have the weight ``share``. A config that was tried at no other size keeps its predicted regret.
     """
     import numpy as np  # noqa: PLC0415
 
@@ -484,7 +488,7 @@ def _nearness(bucket: Bucket, other: Bucket) -> float:
 
 
 def octaves_apart(bucket: Bucket, other: Bucket) -> float:
-    """Returns the distance of two sizes: the sum over their numbers of the factor between them, in octaves."""
+    """Returns the distance of two sizes: the sum of the distances of their numbers, in octaves (powers of two)."""
     pairs = zip(bucket, other, strict=True)
     return sum(
         abs(math.log2(max(a, 1)) - math.log2(max(b, 1))) for a, b in pairs if isinstance(a, int) and isinstance(b, int)

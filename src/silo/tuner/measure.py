@@ -1,4 +1,4 @@
-"""The measuring policy: how kernels are timed on any device, and how paired samples decide which of two is faster."""
+"""The measuring policy: how kernels are timed, and how paired samples decide which of two kernels is faster."""
 
 from __future__ import annotations
 
@@ -37,14 +37,16 @@ Key = TypeVar("Key", bound=Hashable)
 _HOPELESS = 2
 _FEW_SAMPLES = 3
 _SURE_SAMPLES = 6  # with fewer samples, the confidence interval of the median is their whole range
-_RACE_EVERY = 3  # samples between two computations of the interval, which takes some ten microseconds
+# samples between two computations of the confidence interval; one computation takes some ten microseconds
+_RACE_EVERY = 3
 
 # Sampling the reference may take this fraction of the contender's sampling time, or as long as warming up if that is
 # longer.
 _REFERENCE_SHARE = 8
 # The reference ran recently, so it is warmed up for only this fraction of the warm-up time.
 _WARM_SHARE = 4
-# A comparison of short finalists has this many times the rounds that measuring one contender has samples.
+# A comparison of finalists has at most this many times as many rounds as the policy has samples for one contender.
+# Short launches reach this number before the time limit.
 _MORE_ROUNDS = 2
 
 # Limits of the wall time of warming up: the policy's warm-up time times _WARM_UP_WALL, or _WARM_UP_WALL_NS if that is
@@ -64,11 +66,11 @@ _NAP_S = 0.001
 class MeasurePolicy:
     """The duration and the number of samples of a measurement. All times are nanoseconds.
 
-    ``version`` names the method and the state of the caches; a change in how samples are taken changes it. The
-    contender is launched for ``warmup_ns`` before the first sample. Sampling ends at ``max_samples`` samples, after
-    ``target_ns`` if at least ``min_samples`` were taken, and after ``limit_ns`` in any case. A launch shorter than
-    ``window_ns`` is repeated within a sample until the sample is that long, because reading a clock takes some ten
-    nanoseconds.
+    ``version`` names the method and the state of the caches; it changes whenever the way in which samples are taken
+    changes. The contender is launched for ``warmup_ns`` before the first sample. Sampling ends at ``max_samples``
+    samples, after ``target_ns`` if at least ``min_samples`` were taken, and after ``limit_ns`` in any case. A launch
+    shorter than ``window_ns`` is repeated within a sample until the sample is that long, because reading a clock takes
+    some ten nanoseconds.
     """
 
     version: str
@@ -214,7 +216,7 @@ def measure(
 
 
 class _Turns:
-    """Takes samples of the reference: one after each of the contender, or after several if the reference is slow."""
+    """Takes samples of the reference, one after each sample of the contender, or fewer if the reference is slow."""
 
     def __init__(self, reference: PairedReference, timer: Timer, policy: MeasurePolicy, patience: _Patience) -> None:
         self._reference = reference
@@ -340,7 +342,7 @@ def _sample(contender: Contender, timer: Timer, repeats: int) -> int:
 
 
 def _warm_up(contender: Contender, timer: Timer, warmup_ns: int, window_ns: int) -> tuple[int, int]:
-    """Launches until the device is warm; returns the launches that fill one sample's window, and the time of one.
+    """Launches until the device is warm. Returns how many launches fill a sample's window, and the time of one launch.
 
     Times are nanoseconds. Work between the launches (emptying a cache, restoring arguments) keeps a device as busy and
     may take far longer, so wall time is limited too.

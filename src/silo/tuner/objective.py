@@ -124,7 +124,7 @@ class Objective:
         return tuple(name for name in names if name != "time" and name not in _OF_CODE)
 
     def is_measured(self, trials: Iterable[Trial]) -> bool:
-        """Returns whether a config needs no more measuring: it failed, or its trials hold samples of every metric."""
+        """Returns whether a config needs no more measuring: it failed, or its trials hold every metric's samples."""
         metric_names = set[str]()
         for trial in trials:
             if trial.status is not Status.OK:
@@ -168,7 +168,7 @@ class Objective:
     def refusal(self, trials: Iterable[Trial]) -> str:
         """Returns the reason why no working config is eligible, or "".
 
-        The reason names, for each constraint, the config that comes nearest to it.
+        The reason names, for each constraint, the config that comes nearest to meeting the constraint.
         """
         pools = _pools(trials)
         if not pools or any(self.cost(pool) is not None for pool in pools.values()):

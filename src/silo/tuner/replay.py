@@ -108,8 +108,8 @@ class ReplayEvaluator:
     """Returns outcomes of a recorded space instead of measuring. Implements :class:`silo.tuner.lanes.Evaluator`.
 
     ``clock`` is the session's clock: it advances only by the recorded cost of each config, so budgets in seconds mean
-    the same as on the device. A failure costs as much as it did then. ``samples`` is the number of recorded samples
-    that an evaluation returns; a comparison of finalists returns all of them.
+    the same as on the device. A failure costs as much as when it was recorded. ``samples`` is the number of recorded
+    samples that an evaluation returns; a comparison of finalists returns all of them.
     """
 
     def __init__(self, space: RecordedSpace, study: Study | None = None, *, samples: int = 7) -> None:

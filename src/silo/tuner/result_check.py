@@ -63,10 +63,10 @@ class BaseCheck:
     """Checks configs against a base config on the arguments of a call, whose expected result is unknown.
 
     ``run`` launches a config once on fresh copies of the arguments and returns their content afterwards, as host arrays
-    by name. They are valid until its next call; only read-only arrays, which the kernel did not write, stay valid and
-    are the same objects each time. The base is the first of ``configs`` that runs: its result need not be right, but it
-    is the config that the caller would get without tuning. If the first eight do not run, the base is the first config
-    that ``check`` runs.
+    by name. The arrays are valid until the next call of ``run``; only read-only arrays, which the kernel did not write,
+    stay valid and are the same objects each time. The base is the first of ``configs`` that runs: its result need not
+    be right, but it is the config that the caller would get without tuning. If the first eight do not run, the base is
+    the first config that ``check`` runs.
     """
 
     def __init__(self, run: Callable[[Config], Mapping[str, NDArray[Any]]], configs: Sequence[Config]) -> None:

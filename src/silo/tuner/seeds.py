@@ -43,7 +43,7 @@ _DRIVER = 4
 _COMPILER = 8
 _SOURCE = 24
 _MODEL = 24
-_LEVEL = 16  # for another architecture, in addition to _MODEL
+_LEVEL = 16  # the weight of another architecture, in addition to _MODEL
 _EXTENTS = 48
 _CONSTANT = 48
 _DTYPE = 48
@@ -204,7 +204,7 @@ _PER_STUDY = 3
 _UNKNOWN_PPM = 500_000
 _OCTAVE = 16  # one octave, in the unit of distances between studies
 # An unknown device is modelled as a mixture of known ones. _MIXTURES mixtures are drawn; the shares of the devices come
-# from a gamma distribution with this shape. With a shape of 1 or less, one or two devices make up most of a mixture;
+# from a gamma distribution of shape _SHAPE. With a shape of 1 or less, one or two devices make up most of a mixture;
 # with 10, all mixtures are alike. A shape between serves both devices that resemble one known device and devices that
 # resemble the mean of all. Only the _BEST_OF_EACH best configs of each device are considered.
 _MIXTURES = 64

@@ -48,7 +48,8 @@ __all__ = ["FINISH_SHARE", "tune"]
 _SEARCH_SHARE = 0.85
 # Once this fraction of the search's time is spent, the searcher confirms the best config instead of exploring.
 FINISH_SHARE = 0.9
-# A session ends if the machine kept this many configs in a row from being tried, because the next one would fail too.
+# A session ends after this many configs in a row that could not be tried because of a fault of the machine: the next
+# config would fail too.
 _MOST_FAULTS = 8
 # Finalists that the samples do not separate are compared again _FEW_REPEATS times. They are compared up to
 # _MOST_REPEATS times as long as comparing takes at most _COMPARE_SHARE of the time that the session took before.
@@ -189,12 +190,14 @@ class _Session:
         self._last: Trial | None = None
         self._best: tuple[float, int, Config] | None = None  # cost, median time in ns, and config of the best trial
         self._failures: Counter[str] = Counter()
-        self._considered = 0  # configs that the searcher proposed or the store held, without spilling ones
-        self._known_first = 0  # how many of the configs in _asked the store held when the session began
-        self._more = 0  # further configs: set aside, or from the refiner
+        # the number of configs that the searcher proposed or the store held, without spilling ones
+        self._considered = 0
+        self._known_first = 0  # the value of _considered when the session began: the configs that the store held
+        # the number of known or measured configs that _considered leaves out: spilling ones and refinements
+        self._more = 0
         self._refinements: dict[bytes, Refinement] = {}  # the refined configs proposed in this session
         self._troubles: list[str] = []
-        # configs that the machine kept from being tried, with the fault
+        # configs that could not be tried because of a fault of the machine, each with the fault
         self._faults: dict[bytes, tuple[Config, str]] = {}
         self._faults_running = 0  # faults since a config was last tried
         self._begun: dict[bytes, int] = {}  # the start time of each config that is being evaluated
@@ -241,7 +244,7 @@ class _Session:
 
     @property
     def _total(self) -> int:
-        """The number of configs that the search will examine, unless time ends it."""
+        """The number of configs that the search will examine, unless the time budget ends it earlier."""
         limit = self._budget.evaluations
         return max(self._eligible if limit is None else min(self._eligible, limit), self._known_first)
 
@@ -274,7 +277,8 @@ class _Session:
     def _room(self, waiting: int) -> int:
         """Returns how many configs may be proposed now.
 
-        These are few while the search may end early, because proposed configs are compiled.
+        While the search may end early, only few are proposed, because each is compiled, which is in vain if the search
+        ends.
         """
         remaining = self._total - self._considered
         if self._early_rule is None:
@@ -327,7 +331,7 @@ class _Session:
         self.report("search")
 
     def _take_in(self, trials: Sequence[Trial]) -> None:
-        """Scales times by the references of new trials, and chooses the reference for the next configs."""
+        """Adds new trials to the scales of times, and chooses the reference for the next configs."""
         for trial in trials:
             self._scales.add(trial)
             self._reference = successor(self._reference, trial, self._scales)
@@ -437,8 +441,8 @@ class _Session:
             self.report("final")
             samples, together = self._side_by_side(chosen)
             if any(config.order_key in self._faults for config in chosen):
-                # The comparison says nothing about a config that the machine kept from being compared: the next session
-                # compares again.
+                # A config could not be compared because of a fault of the machine, so these samples decide nothing. The
+                # next session compares again.
                 return
             name = comparison_name(samples) if together else ""
             # Stored as one record, so that readers never see some finalists compared and others not.

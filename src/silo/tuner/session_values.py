@@ -70,8 +70,9 @@ class TuneOutcome:
     ``interrupted`` or ``faults``. ``notes`` are failures of the store. ``remarks`` describe other work than searching
     the space, with reasons, a line each. ``aside`` are configs of the space that spill too much and were not measured:
     neither failures nor trials. ``comparison`` are the trials of the latest comparison of finalists that included the
-    deployed config, if a config is deployed. ``faults`` are configs that the machine kept from being tried
-    (:mod:`silo.tuner.failures`), with the fault: nothing is stored about them, so the next session tries them.
+    deployed config, if a config is deployed. ``faults`` are configs that could not be tried because of a fault of the
+    machine (:mod:`silo.tuner.failures`), each with the fault. Nothing is stored about these configs, so the next
+    session tries them.
     """
 
     study: Study
@@ -93,7 +94,8 @@ class TuneOutcome:
         """Returns the winner.
 
         Raises:
-            TuneError: no config can be used. The message says that none meets the objective, or how each failed.
+            TuneError: no config can be used. The message says that no config meets the objective, or how each
+                config failed.
         """
         if self.winner is not None:
             return self.winner
@@ -107,7 +109,7 @@ class TuneOutcome:
 
     @property
     def fault_remark(self) -> str:
-        """Text: how many configs the machine kept from being tried, and the first fault; "" without faults."""
+        """Text about the configs that a fault of the machine left untried: their number, and the first fault; or ""."""
         if not self.faults:
             return ""
         config, first = self.faults[0]
@@ -156,11 +158,11 @@ def count_failures(trials: tuple[Trial, ...]) -> dict[str, int]:
 class Progress:
     """The state of a session after one more config.
 
-    ``total`` is the number of configs that it will examine if no time limit stops it. ``done`` counts the configs known
-    by now, of which ``reused`` came from the store. ``best_ns`` is the median of the fastest config so far.
-    ``failures`` counts configs by kind of failure; ``aside`` counts configs that were set aside because they spill
-    (:mod:`silo.tuner.spilling`). ``eta_s`` is the expected time to the end in seconds, None if unknown; a time limit
-    limits it. ``phase`` is ``search``, ``final`` or ``done``.
+    ``total`` is the number of configs that the session will examine if no time limit stops it. ``done`` counts the
+    configs known by now, of which ``reused`` came from the store. ``best_ns`` is the median of the fastest config so
+    far. ``failures`` counts configs by kind of failure; ``aside`` counts configs that were set aside because they spill
+    (:mod:`silo.tuner.spilling`). ``eta_s`` is the expected time to the end in seconds, at most the rest of the time
+    limit; None if unknown. ``phase`` is ``search``, ``final`` or ``done``.
     """
 
     done: int
@@ -263,8 +265,9 @@ class SessionScope:
 
     Attributes:
         refiner: Proposes further configs by the measurements; they count for the space like its own configs.
-        most_spills: Configs whose code keeps more values of a thread in local memory are set aside; None: no config is.
-            A config that was set aside is neither a trial nor an evaluation; its searcher counts it as failed.
+        most_spills: Configs whose code keeps more than this many values of a thread in local memory are set aside;
+            None: no config is. A config that was set aside is neither a trial nor an evaluation; its searcher counts
+            it as failed.
         deployed: A config of the space, or of its refinements, that is in use: it is always measured and compared, so
             that the decision whether it stays has samples taken side by side. The winner does not depend on it.
         retry: Kinds of failure that are tried again although the store holds them.
@@ -273,8 +276,8 @@ class SessionScope:
         remeasure: The trials known when the session begins are superseded, so every config is measured anew.
         objective: The metric that ranks configs, and constraints. Configs whose trials lack a metric that it names are
             measured again. Finalists are compared side by side only if the metric is time.
-        timeouts_count: If true, a config that passes a time limit fails. Otherwise the machine is blamed, which may
-            have given the processes no CPU, and nothing is stored about the config.
+        timeouts_count: If true, a config that passes a time limit fails. If false, a passed limit counts as a fault of
+            the machine, which may have given the processes too little CPU time, and nothing is stored about the config.
     """
 
     refiner: Refiner | None = None

@@ -52,10 +52,9 @@ class Verdict:
 
 
 def spill_limit(target: Target, *, by_heuristic: bool, requested: int | None = None) -> int | None:
-    """Returns how many values a config may spill and still be measured with the others; None: no limit.
+    """Returns how many values a config may spill without being set aside; None: no limit.
 
-    Spaces that a heuristic made have a limit. An author's list is measured as it is, unless the author ``requested``
-    for a limit.
+    Spaces that a heuristic made have a limit. An author's list is measured as it is, unless a limit is ``requested``.
 
     >>> spill_limit(Target("cuda", "sm_90"), by_heuristic=True), spill_limit(Target("hip"), by_heuristic=True)
     (16, 32)
@@ -130,7 +129,7 @@ SPILLS_SCHEMA = "spills/1"
 
 
 class Aside:
-    """The configs of a space that spill more than ``limit`` values, found by earlier sessions or by this one."""
+    """The configs of a space that spill more than ``limit`` values, found by earlier sessions or by this session."""
 
     def __init__(self, study: Study, space: SearchSpace, records: RecordStore, limit: int | None) -> None:
         self.limit = limit

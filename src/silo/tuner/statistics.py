@@ -167,9 +167,9 @@ class Rounds:
     def quotient(self, key: bytes, other: bytes) -> Estimate:
         """Returns the time of config ``key`` in millionths of the time of ``other``, with its interval.
 
-        The result is computed from the rounds that both share. If they share none, it is found through a third config
-        that shares rounds with both (of several results, the middle one is used); without such a config, from the times
-        of the two.
+        The result is computed from the rounds that both configs share. If they share none, the result is found through
+        a third config that shares rounds with both (of several results, the middle one is used); without such a config,
+        it is computed from the times of the two configs.
         """
         shared = self.shared(key, other)
         if shared:
@@ -311,7 +311,7 @@ class Scales:
                 time_ns = self._time_ns(parent, above | {key})
                 counted += counted_samples(trial.samples_ns, trial.reference.samples_ns, time_ns)
         own_time_ns = median(counted) if counted else self._level(key)
-        if not above:  # a time that was computed without the configs in ``above`` is not kept
+        if not above:  # kept only if no config was left out: with ``above``, trials beside those configs did not count
             self._times[key] = max(own_time_ns, 1)
         return max(own_time_ns, 1)
 

@@ -101,7 +101,8 @@ class Trial(Persisted):
     ``comparison`` identifies the side-by-side comparison that a trial of the final stage belongs to: sample ``i`` of
     each of its trials was taken in the same round. ``after`` names the superseding record that superseded an equal
     trial before this trial was measured. ``metrics`` holds every sample of the other metrics that were measured
-    (:mod:`silo.tuner.objective`), by name. Each of the last four is left out of the canonical form if it is empty.
+    (:mod:`silo.tuner.objective`), by name. ``reference``, ``comparison``, ``after`` and ``metrics`` are left out of the
+    canonical form if they are empty.
     """
 
     title = "a trial"

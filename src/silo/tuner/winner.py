@@ -45,8 +45,8 @@ _RESOURCES = ("threads", "shared_bytes", "registers")
 # If the search was noisy and a reference shows how much, up to this many times the usual number of finalists are
 # compared.
 _MOST_NOISY = 4
-# Configs are equal, and are not compared again, if even the end of the interval of their quotient to the fastest config
-# is within this.
+# A config is equal to the fastest one, and is not compared again, if even the upper end of its confidence interval is
+# slower than the fastest config by at most this many thousandths.
 _EQUAL_PERMILLE = 20
 # The samples of a metric are compared as integers: _COST_UNITS stands for the largest value that any config has.
 _COST_UNITS = 1 << 40
@@ -307,9 +307,9 @@ def unbeaten(trials: Iterable[Trial]) -> tuple[Config, ...]:
 def undecided(trials: Iterable[Trial]) -> tuple[Config, ...]:
     """Returns the compared configs if their samples do not show which one is the fastest; otherwise ().
 
-    The returned configs are unbeaten, and at least one of them is further behind than a tie. Comparing them again takes
-    few samples, and then noise does not decide between them. Configs that were compared in rounds count as tied only
-    once their interval of quotients to the fastest is within 2 %.
+    By their intervals each of the returned configs may be the fastest, and at least one is too far behind the fastest
+    to count as tied. Comparing them again takes few samples, and then noise does not decide between them. Configs that
+    were compared in rounds count as tied only once their interval of quotients to the fastest is within 2 %.
     """
     finals = tuple(trial for trial in trials if trial.stage is Stage.FINAL)
     near = unbeaten(finals)
@@ -425,10 +425,10 @@ _NOTABLE_PERMILLE = 20  # smaller drifts of the reference are not mentioned
 def doubt(trials: Sequence[Trial]) -> str:
     """Returns the reason why noise may have decided the winner of ``trials``; "" without a reason. Pure.
 
-    Also "" if no config won, or only one can win. The reasons, the weightiest first: nothing was measured beside a
-    reference, so a slow phase of the machine does not show; the paired comparison did not settle which config is the
-    fastest; no pairs were taken, and the reference drifted at least as much as the second config is behind; some
-    configs were measured without a reference.
+    Returns "" too if no config won, or if only one config can win. The reasons, the weightiest first: nothing was
+    measured beside a reference, so a slow phase of the machine does not show; the paired comparison did not settle
+    which config is the fastest; no pairs were taken, and the reference drifted at least as much as the second config is
+    behind; some configs were measured without a reference.
     """
     winner = choose_winner(trials)
     if winner is None or not winner.runners_up:

@@ -1,1 +1,1 @@
-"""Tuning on cases for files and bundles, on this machine and on agents, and reading the stored results."""
+"""Tunes the kernels of files and bundles on their cases, on this machine and on agents, and reads stored results."""

@@ -73,7 +73,7 @@ __all__ = [
     "tune_bundle",
 ]
 
-# Another compiler's code is chosen if it is certainly faster by more than this.
+# Another compiler's code is chosen only if it is certainly faster by more than this many millionths.
 _MARGIN_PPM = 5_000
 _LIMIT_S = 3.0
 
@@ -142,8 +142,9 @@ def compare_compilers(
 ) -> Compared:
     """Chooses the fastest of several compilers' best codes whose results agree with the first compiler's.
 
-    Each later code is launched in turns with the best so far, and replaces it only if it is certainly faster. Arrays
-    for which the case has no expected result must equal the first compiler's result, within the usual tolerance.
+    The code of each later compiler is launched in turns with the best code so far, and replaces it only if it is
+    certainly faster. Arrays for which the case has no expected result must equal the first compiler's result, within
+    the usual tolerance.
     """
     first = kept(bench.results(*winners[0].code))
 
@@ -161,7 +162,8 @@ def compare_compilers(
 def by_known_times(winners: Sequence[CompilerWinner]) -> Compared:
     """Chooses a compiler's code by times that were measured separately.
 
-    Later code replaces the best so far if the whole confidence interval of its time is below that of the best.
+    The code of each later compiler replaces the best code so far if the whole confidence interval of its time is below
+    the interval of the best code's time.
     """
 
     def challenge(best: CompilerWinner, other: CompilerWinner) -> tuple[Decision, int | None]:

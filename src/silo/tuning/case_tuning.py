@@ -409,7 +409,7 @@ def _completed(kernel: Kernel, study: CaseStudy, variant: Variant, facts: Mappin
 
 
 def opaque_constants(study: CaseStudy) -> dict[str, Value]:
-    """Returns the derived constexprs whose values the case gives or Python heuristics compute, by name."""
+    """Returns the constexprs that heuristics derive and whose values the case gives or Python computes, by name."""
     kernel = study.kernel
     arguments = call_arguments(kernel, study.case)
     return {name: kernel.source.constant(arguments[name]) for name in kernel.derived.names if name in arguments}

@@ -120,8 +120,8 @@ def export_results(
 ) -> list[ExportRow]:
     """Writes the trials of a Python file's kernels or of a bundle, one file per study.
 
-    ``device`` limits them to the trials of one device. T4 files carry the identity of the measured code, so another
-    store can import them as measurements. The other formats hold only the fields of their tools.
+    With ``device``, only the trials of this device are written. T4 files carry the identity of the measured code, so
+    another store can import them as measurements. The other formats hold only the fields of their tools.
 
     Raises:
         TuneError: an unknown format, no trials, or configs that the format cannot hold.

@@ -123,7 +123,7 @@ def _recipes(kernel: Kernel) -> list[CaseRecipe]:
 
 
 def _is_current(kernel: Kernel, study: Study) -> bool:
-    """Returns whether the installed compiler made the study; True if no compiler for its target is installed."""
+    """Returns whether the study is of the installed compiler; True if no compiler for its target is installed."""
     try:
         return compiler_identity(kernel.source.kind, study.target) == study.compiler
     except (TargetError, ToolchainError, CompilerMissingError):

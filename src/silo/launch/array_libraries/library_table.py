@@ -161,7 +161,7 @@ class ArrayLibrary(Protocol):
     def write(self, array: Any, bits: NDArray[Any]) -> None:  # noqa: ANN401
         """Writes ``bits``, the result of :meth:`bits` for an array of equal shape, to ``array``.
 
-        Raises ``ArgumentError`` if that is read-only.
+        Raises ``ArgumentError`` if ``array`` is read-only.
         """
         ...
 

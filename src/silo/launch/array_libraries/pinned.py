@@ -27,9 +27,10 @@ def pinned(size: int, device: str) -> PinnedMemory | Rejected:
 
 
 def tell_where(device: str, fits: object, pin: object) -> None:
-    """Logs why the copy of an array is not on the array's own device, nor in page-locked memory.
+    """Logs why the copy of an array is not on the array's own device, and perhaps why not in page-locked memory either.
 
-    ``fits`` and ``pin`` are the results of the two attempts; a ``Rejected`` has the reason.
+    ``fits`` is the decision whether the copy fits on the device, and ``pin`` is the result of :func:`pinned`. Each of
+    them may be a ``Rejected``, which has the reason.
     """
     reasons = [decision.reason for decision in (fits, pin) if isinstance(decision, Rejected)]
     _log.info("an array on %s: %s", device, "; ".join(reasons))

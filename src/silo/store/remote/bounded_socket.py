@@ -203,13 +203,13 @@ class BoundedSocket:
         return io.BufferedReader(_Arriving(self), _BUFFER_BYTES)
 
     def reader_closed(self) -> None:
-        """Called when a reader is closed."""
+        """Counts a reader as closed. Closes the connection if :meth:`close` was called and no other reader is open."""
         self._readers -= 1
         if self._is_closed:
             self.close()
 
     def close(self) -> None:
-        """Closes the connection, once no reader is open."""
+        """Closes the connection, or lets the last open reader close it."""
         self._is_closed = True
         if self._readers <= 0:
             self._socket.close()

@@ -298,7 +298,7 @@ class RemoteClient:
         return listings
 
     def _list_to(self, folder: str, end: float, pages: queue.SimpleQueue[tuple[str, list[str] | bool]]) -> None:
-        """Puts the pages of a folder into ``pages``, and then whether these were all."""
+        """Puts the pages of a folder's listing into ``pages``, and then whether these were all pages."""
 
         def action(objects: Objects) -> bool:
             count = 0
@@ -395,7 +395,7 @@ class RemoteClient:
             objects.remove(name, _deadline(0))
 
     def lie(self, name: str, label: str) -> None:
-        """Counts an object whose bytes contradict its name, and which is treated as absent.
+        """Counts an object whose bytes contradict its name. The caller treats the object as absent.
 
         Turns the client off if there are many such objects.
         """

@@ -38,7 +38,7 @@ from silo.store.stored_objects import DiskBlobs, DiskEntries
 
 __all__ = ["Checked", "CopiedObjects", "check_remote", "pull", "pull_records", "push"]
 
-_SMALL, _LARGE = 256, 16  # objects in a batch: small ones, large ones
+_SMALL, _LARGE = 256, 16  # the most objects in a batch: of small objects, and of large objects
 _RECORDS = 1024  # the most lines of one list in a batch; large, because each batch reads all local entries
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ class Checked:
 def push(root: Path, client: RemoteClient) -> list[CopiedObjects]:
     """Sends the entries of the store at ``root`` that the remote store lacks; returns the counts for each part.
 
-    Raises ``RemoteError`` if it accepts none.
+    Raises ``RemoteError`` if the remote store accepts no entry.
     """
     return [
         _push_records(root, client) if part == "records" else _push_part(root, client, part)
@@ -253,7 +253,7 @@ def _problem(part: str, name: str, data: bytes) -> str:
 
 
 def _own_objects(root: Path, part: str) -> Iterator[tuple[str, bytes | None]]:
-    """Yields a part's objects in the store at ``root``; with None instead of bytes if they must not be sent."""
+    """Yields the names and bytes of a part's objects in the store at ``root``; None for bytes that must not be sent."""
     notices = Notices("silo.store")
     if part == "blobs":
         blobs = DiskBlobs(root, notices)

@@ -111,7 +111,7 @@ class _Connection(http.client.HTTPConnection):
             raise
 
     def connect(self) -> None:
-        """Connects within the bounds; :meth:`request` calls this if it must."""
+        """Connects within the bounds; :meth:`request` calls this method if there is no connection."""
         assert self._bounds is not None, "a request without limits"
         self.sock = BoundedSocket(self.host, self.port, self._bounds, self._tls)
 
@@ -163,7 +163,7 @@ class Reply:
         return b"".join(self.pieces())
 
     def drain(self) -> _Connection | None:
-        """Reads the rest of a short body; returns the connection, for the next request, or None if it is long."""
+        """Reads the rest of a short body; returns the connection, for the next request, or None if the body is long."""
         remaining = self._answer.length
         if not self._answer.isclosed() and (remaining is None or remaining > _MOST_DRAINED):
             return None
@@ -195,7 +195,7 @@ class Reply:
 
 
 class HttpClient:
-    """Requests to one server, for the objects below an address. Any thread may use it; each thread keeps a connection.
+    """A client of one server, for the objects below an address. Any thread may use it; each thread keeps a connection.
 
     Args:
         base: the address without user, password and last slash (``https://host/v2/name``).

@@ -1,8 +1,8 @@
 """Objects in Redis (``redis://``, ``rediss://``), by Redis' own protocol.
 
-Each blob, artifact and job is a string. Each list of records is a hash, whose fields are the records' digests. No
-package is used: implementing the protocol takes less code than configuring a package would, and an answer begins with
-its length.
+Each blob, artifact and job is a string. Each list of records is a hash, whose fields are the records' digests. The
+protocol is implemented here and not by a package: that takes less code than configuring a package would. An answer
+begins with its length, so a too long one is refused before it is read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PREFIX = "silo:"
 _CHUNK = 1 << 20
 _MOST_LISTING_BYTES = 32 << 20  # the most bytes of the keys or fields that one answer lists
 _MOST_FRAME_BYTES = 4096  # bytes around the string in an answer: the line before it, and its end
-_MOST_DEPTH = 2  # an answer to SCAN is an array that contains an array
+_MOST_DEPTH = 2  # the most arrays within each other in an answer: an answer to SCAN is an array that contains an array
 _REFUSALS = ("NOAUTH", "WRONGPASS", "NOPERM", "READONLY", "ERR invalid password", "OOM")
 
 _Answer = bytes | int | list["_Answer"] | None

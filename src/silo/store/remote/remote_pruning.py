@@ -115,7 +115,7 @@ def holding_lease(client: RemoteClient | None, use: str, seconds: float = LEASE_
 
 
 def leases_of(client: RemoteClient) -> tuple[Lease, ...]:
-    """Returns the leases that have not ended, the last to end first."""
+    """Returns the leases that have not ended, sorted by the time of their end, the latest first."""
     now_s = time.time()
     leases = [Lease(int(match[1]), match[2], match[3], name) for name, match in _matches(client.list("leases").names)]
     return tuple(sorted((lease for lease in leases if lease.until_s + _SKEW_S > now_s), key=lambda one: -one.until_s))
@@ -148,7 +148,7 @@ _BATCH = 256
 
 @frozen
 class _RemoteEntry:
-    """An artifact, or the outcome of a job, with its blobs that the remote store has."""
+    """An artifact, or the outcome of a job, with references to those of its blobs that the remote store has."""
 
     part: str
     key: str
@@ -181,7 +181,7 @@ def prune_remote(
     this Unix time.
 
     Raises:
-        StoreError: the store is only read, cannot be listed completely, or is in use.
+        StoreError: this process may not write to the store, or the store cannot be listed completely or is in use.
         RemoteError: the store does not answer.
     """
     if "records" not in client.parts:
@@ -237,7 +237,7 @@ def plan_pruning(
         return max_bytes is not None and left <= max_bytes
 
     def release(entry: _RemoteEntry, *, described: bool) -> None:
-        """Removes an entry (unless ``described``, which keeps its description) and the blobs that only it refers to."""
+        """Removes the blobs that only this entry refers to, and the entry itself unless ``described``."""
         nonlocal left
         if not described and alive.pop(entry.name, None) is not None:
             plan.append((entry.name, entry.size))
@@ -287,9 +287,9 @@ def _carry_out(client: RemoteClient, lease: LeaseHolder, plan: Sequence[tuple[st
 
 
 def _listed(client: RemoteClient, part: str) -> list[str]:
-    """Returns the names of a part.
+    """Returns the names of a part's objects.
 
-    Raises StoreError if not all can be listed: an entry that is not seen may use a blob.
+    Raises StoreError if not all can be listed: pruning would then remove blobs that an unlisted entry still needs.
     """
     listing = client.list(part)
     if client.off or not listing.whole:

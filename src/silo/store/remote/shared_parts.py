@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["ArrivalsLedger", "FetchedArtifacts", "LocalRecords", "SharedBlobs", "SharedRecords"]
 
 _EVERY_S = 3.0  # the least seconds between two fetches of a session
-_SHARE = 40  # fetching may take at most 1/_SHARE of the time
+_SHARE = 40  # the pause after a fetch is at least this many times as long as the fetch took
 
 
 class LocalRecords(Protocol):
@@ -176,7 +176,8 @@ class SharedRecords:
             return self._taken_in(key, names)
 
     def _taken_in(self, key: str, names: Sequence[str]) -> tuple[int, set[str] | None]:
-        own_digests = self._digests(key).keys()  # called first, because it forgets the folds if the list was emptied
+        # called first, because _digests forgets the folds if the list was emptied
+        own_digests = self._digests(key).keys()
         folds = self._folds.setdefault(key, {})
         folded = [name for name in names if is_fold(name)]
         records: dict[str, JSON] = {}
@@ -205,7 +206,7 @@ class SharedRecords:
         return len(new), digests if all(name in folds for name in folded) else None
 
     def _fetched(self, key: str, names: Sequence[str], most: int) -> Iterator[tuple[str, bytes]]:
-        """Yields the objects of a list that arrive in time, each after the last part of its name."""
+        """Yields the objects of a list that arrive in time, as pairs of the last part of the name and the bytes."""
         objects = self._client.get_each([f"{records_of(key)}/{name}" for name in names], most)
         return ((name.rpartition("/")[2], data) for name, data in objects.items())
 
@@ -298,7 +299,7 @@ T = TypeVar("T")
 
 
 class ArrivalsLedger(Protocol):
-    """The part of the trust ledger that is used here: the trusted keys and stores, and the trusted code."""
+    """The part of the trust ledger that fetching artifacts uses: the trusted keys and stores, and the trusted code."""
 
     def trusts_remote(self, name: str) -> bool:
         """Returns whether this user trusts a remote store by ``silo trust --remote``."""
@@ -384,7 +385,10 @@ class FetchedArtifacts:
         return outcome
 
     def _sealed(self, key: str) -> tuple[JSON, Outcome, str] | None:
-        """Fetches the outcome of a job that a trusted key signed; returns it with a note about its origin, or None."""
+        """Fetches the signed outcome of a job; returns it with a note about its origin.
+
+        Returns None if no trusted key signed the outcome.
+        """
         trusted = self._ledger.trusted_keys()
         if not trusted:
             return None

@@ -25,7 +25,7 @@ _COMMENT = "outcome of a silo compile job"
 
 
 def seal_name(key: str, number: str) -> str:
-    """Returns the name of the seal of a job by the key with this number."""
+    """Returns the name of the signed outcome (seal) of a job, signed by the key with this number."""
     return f"seals/{check_sha256(key)[:2]}/{key}.{number}"
 
 

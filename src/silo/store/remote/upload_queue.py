@@ -124,7 +124,7 @@ class UploadQueue:
         deliver: sends one object, on any of several threads; returns whether to send more.
         not_sent: called with the number of objects that were not sent, and the reason.
 
-    A forked child begins with an empty queue, because the parent sends the objects of this one.
+    A forked child begins with an empty queue, because its parent sends the objects in the parent's queue.
     """
 
     def __init__(self, deliver: Callable[[str, bytes], bool], not_sent: Callable[[int, str], None]) -> None:
@@ -240,7 +240,7 @@ class UploadQueue:
             atexit.unregister(self._at_exit)
 
     def _next_batch(self) -> list[_Item]:
-        """Returns the entries that the next thread sends as one object; empty if all entries have to wait."""
+        """Returns the queued objects that the next thread sends as one object; empty if all objects have to wait."""
         if self._records and self._sends_records:
             self._lists_under_way += 1
             return self._alike()

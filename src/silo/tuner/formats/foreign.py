@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 NS_PER_MS = 1_000_000
 
-_LONGEST_NS = 1 << 60  # 36 years
+_LONGEST_NS = 1 << 60  # the longest time that a file may hold: 36 years
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,7 @@ def plain_config(values: Mapping[str, object], label: str, results: Results | No
             raise ValueError(
                 f"{label}: {name} is {value!r}; the values of a config are numbers, strings, true or false"
             )
-    # json makes a new string for each name in each row; interning keeps one.
+    # json makes a new string for each name in each row; interning keeps only one string for each name.
     config = Config.of({sys.intern(name): cast("Value", value) for name, value in values.items()})
     if results is None:
         return config

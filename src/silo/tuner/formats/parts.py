@@ -27,7 +27,7 @@ __all__ = ["MEMBER_BYTES", "PLACE_BYTES", "SAMPLE_BYTES", "TRIAL_BYTES", "LimitE
 # The limits of a file of results. It is parsed a part at a time, so memory holds only the results and one part.
 # A part is one row, or one member of the outermost object; parsing takes up to 54 bytes for each of its characters.
 PART_CHARACTERS = 1 << 18
-HEADER_CHARACTERS = 1 << 18  # all members of the outermost object together, without the rows
+HEADER_CHARACTERS = 1 << 18  # the most characters of all members of the outermost object together, without the rows
 
 # The memory that parsed results are counted as, in bytes: each trial; each distinct pair of a parameter and its value;
 # each use of a pair in a config, besides the characters of its name; each sample. Together they may take three quarters
@@ -197,7 +197,7 @@ class _Text:
         return self._next() in [*openers]
 
     def names(self) -> Iterator[str]:
-        """Yields the names of an object's members; the caller reads each value before it takes the next name."""
+        """Yields the names of an object's members. The caller must read each value before it takes the next name."""
         self._take("{")
         if self._next() == "}":
             self._take("}")

@@ -42,7 +42,7 @@ _WORDS = {
 }
 _WORD_OF = {status: word for word, status in _WORDS.items() if word != "constraints"}
 _UNITS_NS = {"seconds": 10**9, "milliseconds": 10**6, "microseconds": 10**3, "nanoseconds": 1}
-# Kernel Tuner writes the second name; the schema has the first.
+# The names of the member with the compile time: the schema has the first name, Kernel Tuner writes the second.
 _COMPILING = ("compilation_time", "compilation")
 _COSTS = ("framework", "search_algorithm", "validation", "benchmark")
 

@@ -59,7 +59,7 @@ SUFFIX = ".autotune.json"
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")  # the members of a config besides its kwargs
 _DEFAULTS = {"num_warps": 4, "num_ctas": 1, "num_stages": 3, "maxnreg": None}
 _UNSET = ("pre_hook", "ir_override")  # members that Silo's configs cannot hold
-_QUANTILES = (500, 200, 800)  # per mille
+_QUANTILES = (500, 200, 800)  # the quantiles that Triton's autotune files hold, per mille
 
 
 def read_autotune(results: Results) -> ForeignResults:
@@ -147,7 +147,7 @@ _DEVICE = re.compile(r"device(?:_name)?=([^,]+?)(?:_down)?(?=,|\.json|$)")
 # an SGLang file for the second matrix product of a layer, which the same kernel computes
 _DOWN = re.compile(r"_down\.json$")
 _COUNT = re.compile(r"(?:M_LEQ_)?([0-9]{1,18})")  # a number of tokens; AITER's tables have an upper bound instead
-_ANY = "any"  # AITER's name for all numbers above the last bound
+_ANY = "any"  # the member of AITER's tables for all numbers of tokens above the last bound
 _OWN_KEYS = ("E", "N", "K")  # members that vLLM and SGLang have in a file's name, by which they find the file
 # a key of FlashInfer's: repr() of a Python tuple
 _KEY = re.compile(r"\('([^'\\]{1,200})', '[^'\\]{1,200}', .{1,4096}\)")

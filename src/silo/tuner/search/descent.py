@@ -37,7 +37,7 @@ class Points(Protocol):
         ...
 
     def coordinates(self, index: int) -> tuple[int, ...]:
-        """Returns the place of a config on each axis."""
+        """Returns, for each axis, the position of the config's value among the values of the axis."""
         ...
 
     def along(self, index: int, axis: int, value_indices: Sequence[int]) -> Iterator[int]:
@@ -67,9 +67,9 @@ def field_order(names: Sequence[str]) -> list[str]:
 
 
 def move_values(axis: Axis, value_index: int, radius: int = 1) -> Iterator[list[int]]:
-    """Yields lists of places on ``axis`` to try from ``value_index``, in order.
+    """Yields lists of positions on ``axis`` to try from the position ``value_index``, in order.
 
-    The caller stops a list at its first place that is not in the space.
+    The caller stops a list at its first position whose config is not in the space.
 
     The first list holds ``radius`` steps up, the second as many down, and each value without order has a list of its
     own. A step doubles or halves blocks and counts of warps, and adds or subtracts one stage. On other axes, a step
@@ -154,7 +154,10 @@ def passes(board: SearchState, points: Points, best: int, fields: Sequence[int])
 
 
 def _near(points: Points, index: int, field: int) -> list[int]:
-    """Returns the neighbours of one config in one field: in each direction, those before a step leaves the space."""
+    """Returns the neighbours of one config in one field.
+
+    The steps in each direction end before the first config that is not in the space.
+    """
     neighbours: list[int] = []
     for places in move_values(points.axes[field], points.coordinates(index)[field]):
         for position in places:

@@ -66,7 +66,7 @@ def feature_axes(lattice: Lattice) -> tuple[slice, ...]:
 
 
 def _axis_features(axis: Axis, *, absent: bool) -> NDArray[np.float64]:
-    """Returns one row of features per place on the axis; the last row is for a config without the parameter."""
+    """Returns one row of features per value of the axis; the last row is for a config without the parameter."""
     import numpy as np  # noqa: PLC0415
 
     count = len(axis) + 1
@@ -95,7 +95,7 @@ def _scaled(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _padded(values: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """Returns ``values``, padded with 0.5 (the middle of their range) for places of the axis without a number."""
+    """Returns ``values``, padded with 0.5 (the middle of their range) for values of the axis that are not numbers."""
     import numpy as np  # noqa: PLC0415
 
     return np.concatenate([values, np.full(count - len(values), 0.5)])
@@ -123,8 +123,8 @@ _NOISES = (1e-3, 1e-2, 1e-1)
 # factor is used only if the likelihood gains more than the penalty, which grows with the square of the factor's
 # logarithm.
 _OWN_LENGTHS = 16
-# An additive covariance kernel is in part a mean of kernels of one parameter each: a few times show the effect of each
-# parameter, but hardly how the parameters act together.
+# An additive covariance kernel is in part a mean of kernels of one parameter each: a few measured times show the effect
+# of each parameter, but hardly how the parameters act together.
 _ADDITIVE_SHARE = 0.5
 _ADDITIVE_LENGTHS = (0.5, 1.0, 2.0)
 _FACTORS = (0.5, 2.0)

@@ -86,8 +86,8 @@ def _order(board: SearchState, space: GroupedSpace, best: int, group: int) -> li
 def _fresh_seeds(board: SearchState, start: int) -> list[int]:
     """Returns the seeds to measure unchanged: all of them, or none if this search was begun earlier with other seeds.
 
-    The path starts at the default even if a seed is faster, because a later process may have other seeds and must take
-    the same path.
+    The search itself starts at the default even if a seed is faster, because a later process may have other seeds and
+    must measure the same configs.
     """
     seeds = board.hopeful_seeds()
     return seeds if board.times.keys() <= {start, *seeds} else []

@@ -40,7 +40,7 @@ _FEW_EVALUATIONS = 32
 _DRAWN = 20
 _REFIT = 8  # the model's covariance kernel is fitted again after this many more outcomes
 _TOO_FEW = 3  # with fewer different times, no model can be fitted
-_CLIP = 0.6  # times above this quantile are set to it: how bad a bad config is does not matter
+_CLIP = 0.6  # times above this quantile are set to it: the exact time of a bad config does not matter
 # The model chooses every config once its rank correlation on held-out outcomes reaches this value; at or below zero,
 # configs are drawn at random; in between, it chooses a proportional share. The standard error is added to the
 # correlation first, so that the model loses trust only if its correlation is low beyond chance.
@@ -87,9 +87,9 @@ class Surrogate:
             return self._next(board)
 
     def near_best(self, board: SearchState) -> int | None:
-        """Returns the free neighbour of the best config that is predicted to be fastest; None if no neighbour is free.
+        """Returns the free neighbour of the best config that is predicted to be fastest.
 
-        Also None if the model is not trusted.
+        Returns None if no neighbour is free, or if the model is not trusted.
         """
         with one_thread():
             return self._near_best(board)

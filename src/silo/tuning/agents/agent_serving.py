@@ -41,9 +41,9 @@ class Answers(Protocol):
 
 
 def serve_agent(make: Callable[[], Answers]) -> int:
-    """Answers requests until standard input ends, which ends this process.
+    """Answers requests until standard input ends, and then ends this process.
 
-    Text that code prints goes to standard error.
+    Text that the measured code prints goes to standard error.
 
     Returns only if ``make`` fails: sends the error as the first message, and returns the exit status.
     """
@@ -81,7 +81,7 @@ class _Out:
                 self._stream.write(data)
                 self._stream.flush()
             except OSError:
-                os._exit(1)  # the processes that measure end with this one
+                os._exit(1)  # the measuring processes end together with this process
 
 
 def _beat(out: _Out) -> None:

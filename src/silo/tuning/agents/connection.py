@@ -53,7 +53,10 @@ class Connection(Protocol):
         ...
 
     def ask(self, request: bytes, limit_s: float) -> Mapping[str, Any]:
-        """Sends a request and returns the answer. Raises AgentLostError, also after ``limit_s`` seconds."""
+        """Sends a request and returns the answer.
+
+        Raises AgentLostError if the agent is lost, or does not answer within ``limit_s`` seconds.
+        """
         ...
 
     def kill(self) -> None:
@@ -230,8 +233,8 @@ class PipeConnection:
         except AgentLostError as error:
             self.kill()
             raise AgentLostError(f"{error}{self._agent_output()}") from None
-        # After Ctrl-C the agent still has to send its answer, which the next request would read as its own. So end the
-        # agent.
+        # After Ctrl-C the agent will still answer this request, and the next request would read that answer as its own.
+        # So the agent is ended.
         except BaseException:
             self.kill()
             raise

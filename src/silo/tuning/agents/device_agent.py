@@ -111,7 +111,7 @@ class Agent:
         return reply
 
     def close(self) -> None:
-        """Ends the processes that launch."""
+        """Ends the process that launches sent code, and closes the open case with its measuring process."""
         self._launches.close()
         self._close_case()
 

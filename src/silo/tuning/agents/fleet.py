@@ -80,7 +80,7 @@ class RemoteDevice:
 
     @property
     def timing(self) -> str:
-        """The agents' way of timing."""
+        """The name of the agents' timing method, such as ``cuda-events-cold/1``."""
         return self.agent.timing
 
     def timer(self) -> NoReturn:

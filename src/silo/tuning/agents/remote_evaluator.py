@@ -28,8 +28,8 @@ T = TypeVar("T")
 
 _log = logging.getLogger("silo")
 
-# Seconds until an agent must answer. The agent's own limits for loading and launching are shorter, and turn into
-# failures of the config.
+# Seconds until an agent must answer. The agent's own limits for loading and launching are shorter, so if a config
+# hangs, the agent answers in time that the config failed.
 _OPEN_LIMIT_S = 600.0
 _EVALUATE_LIMIT_S = 900.0
 
@@ -217,7 +217,7 @@ def answered(
 
 
 def _counts_ns(trial: Trial, reference: ReferenceConfig | None) -> int:
-    """Returns a trial's median in nanoseconds, scaled by ``reference`` if it was measured beside that."""
+    """Returns a trial's median in nanoseconds, scaled by ``reference`` if the trial was measured beside it."""
     beside = trial.reference
     if reference is None or beside is None or beside.config.order_key != reference.config.order_key:
         return median(trial.samples_ns)

@@ -96,8 +96,8 @@ class LaunchResults:
     """The results of launches.
 
     ``left`` holds the contents of all arrays after each launch. After these follow, for each pair, the contents after
-    one more launch of the pair's new code. ``ratios`` has one ratio for each pair. ``beside`` names the launch and the
-    array of each write outside of an array.
+    one more launch of the pair's new code. ``ratios`` has, for each pair, the new code's time divided by the old
+    code's. ``beside`` names the launch and the array of each write outside of an array.
     """
 
     left: tuple[tuple[bytes, ...], ...]
