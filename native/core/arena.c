@@ -17,8 +17,8 @@ void *silo_arena_array(struct silo_arena *arena, size_t count, size_t size) {
     if (bytes == 0)
         bytes = ALIGNED; /* an array of 0 bytes gets memory too, because NULL would mean failure */
     if (bytes > arena->left) {
-        /* Each chunk is as large as all earlier chunks together, so that there are few chunks
-         * and little memory is unused. */
+        /* Each chunk is as large as all earlier chunks together (at most MOST bytes), so that there
+         * are few chunks and little memory is unused. */
         size_t room = arena->grown < FIRST ? FIRST : arena->grown;
         if (room > MOST)
             room = MOST;

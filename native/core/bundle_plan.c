@@ -18,7 +18,8 @@
 struct part {
     struct part *next; /* owned */
     struct silo_served *served;
-    /* number of parameters; bytes of one node's values in a block, with their header */
+    /* number of parameters; number of bytes that the header and values of one node take in a block
+     */
     uint32_t count, bytes;
     struct silo_parameter_place *places; /* owned */
 };
@@ -163,7 +164,9 @@ static struct part *new_part(struct silo_step_plan *plan, struct silo_served *se
     return part;
 }
 
-/* Fast path: most steps have the same launches as the step before. */
+/* Returns the node of a variant, made at its first use; NULL with `error` filled. The node at the
+ * same position of the last step is tried first, because most steps repeat the launches of the step
+ * before. */
 static const struct part *find_part(struct silo_step_plan *plan, struct silo_served *served,
                                     silo_error *error) {
     const struct form *last = plan->last;

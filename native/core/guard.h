@@ -12,7 +12,8 @@
 
 #include "argument_word.h"
 
-/* The caller owns the memory of `binding` and `keep`. */
+/* An entry of a guard's table: the key of a call (`words` words) and the binding that serves calls
+ * with this key. The caller owns the memory of `binding` and `keep`. */
 struct silo_guard_entry {
     void *binding; /* serves calls with this key; never NULL */
     void *keep;    /* memory that must live as long as the key; may be NULL */
@@ -35,7 +36,7 @@ struct silo_guard_table {
     struct silo_guard_slot slots[];
 };
 
-/* An empty guard is all zeros. */
+/* A guard, which holds its current table. An empty guard is all zeros. */
 struct silo_guard {
     struct silo_guard_table *table; /* owned, atomic; NULL before the first insertion */
 };

@@ -23,8 +23,8 @@ struct silo_intake {
     const struct silo_signature_parameter *names; /* names of the parameters */
 };
 
-/* Fills `intake`. Returns -1 with `error` if the kernel cannot be launched; `intake` must be
- * cleared in either case. */
+/* Fills `intake`. Returns -1 with `error` if the kernel cannot be launched. After success and after
+ * failure, the caller must release `intake` with silo_intake_clear. */
 int silo_intake_init(struct silo_intake *intake, const struct silo_kernel_info *kernel,
                      silo_error *error);
 void silo_intake_clear(struct silo_intake *intake);

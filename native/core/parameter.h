@@ -18,12 +18,13 @@ enum silo_parameter_flags {
     SILO_PARAMETER_SPECIALIZE = 1, /* divisibility by 16 and equality with 1 are part of the key */
     SILO_PARAMETER_ALIGN = 2,      /* 16-byte alignment is part of the key */
     SILO_PARAMETER_KEY = 4,        /* the bucket of its value is part of the key */
-    SILO_PARAMETER_OPTIONAL = 8,   /* may be left out: the config gives its value */
+    SILO_PARAMETER_OPTIONAL = 8,   /* a call may leave it out: the config then gives its value */
     SILO_PARAMETER_WRITES = 16,    /* the kernel is known to write through it */
     SILO_PARAMETER_EXACT = 32,     /* its exact value is part of the key */
-    SILO_PARAMETER_OPEN_KEY = 64,  /* with KEY: only in calls that leave an option to the config */
-    SILO_PARAMETER_COUNTED = 128, /* if left out, the key records whether the grid is plain integers
-                                     (SILO_FLAG_PLAIN_GRID) */
+    SILO_PARAMETER_OPEN_KEY = 64, /* with KEY: the bucket is part of the key only if the call leaves
+                                     an option to the config */
+    SILO_PARAMETER_COUNTED = 128, /* if a call leaves it out, the key records whether the call's
+                                     grid consists of integers (SILO_FLAG_PLAIN_GRID) */
 };
 
 /* The facts about a parameter that each call reads. Its name and default are stored elsewhere. */

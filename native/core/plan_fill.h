@@ -84,7 +84,7 @@ struct silo_plan_grid {
      */
     int32_t axis[3];
     int64_t extent[3];
-    uint64_t most;   /* the most programs that the node's scratch memory is for; 0: no limit */
+    uint64_t most;   /* the most programs for which the node has scratch memory; 0: no limit */
     int32_t count;   /* number of the kernel's parameters */
     uint64_t *slots; /* owned, for a declared grid: the kernel's arguments in the recording */
     uint64_t *codes; /* owned: the guard words of these arguments */

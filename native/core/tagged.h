@@ -1,5 +1,5 @@
-/* Reads the tagged arguments of a call (silo.h) into slots and guard words. They are the same as
- * for a call from Python, so that both choose the same variant. */
+/* Reads the tagged arguments of a call (silo.h) into slots and guard words. Slots and words equal
+ * those of the same call from Python, so that C and Python choose the same variant. */
 #ifndef SILO_TAGGED_H
 #define SILO_TAGGED_H
 
@@ -18,7 +18,7 @@ enum silo_constant_tag {
     SILO_TAG_TYPE = 4, /* the next word is the element type */
     SILO_TAG_BOOL = 5,
     SILO_TAG_NONE = 6,
-    SILO_TAG_DEFAULT = 7, /* the kernel's default, of any kind */
+    SILO_TAG_DEFAULT = 7, /* the parameter's default, of a type that no argument has (a tuple) */
 };
 
 /* The state of reading a call. The caller owns the arrays. */
@@ -74,7 +74,7 @@ bool silo_tagged_constant(const struct silo_texts *texts, const silo_argument *a
  * array to `room`, which has SILO_MAX_AXES items. */
 const int64_t *silo_tagged_strides(const silo_argument *argument, int64_t *room);
 
-/* Reads all arguments. */
+/* Reads all arguments of a call into `slots` and `key`. Returns 0, or -1 with `error` filled. */
 SILO_INLINE int silo_tagged_read(struct silo_tagged *tagged, silo_error *error) {
     const struct silo_intake *intake = tagged->intake;
     for (int32_t i = 0; i < intake->count; i++) {
