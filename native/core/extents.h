@@ -18,8 +18,8 @@ enum silo_extent {
     SILO_EXTENT_SHAPE,   /* code for one shape */
     SILO_EXTENT_LAYOUT,  /* code for one shape and strides */
     SILO_EXTENT_DYNAMIC, /* code for a dynamic layout: shape and strides are parameters */
-    /* Code for any shape, but the array must be contiguous: otherwise the call is refused. Not part
-     * of the key. */
+    /* Code for any shape, but the array must be contiguous: otherwise the call is refused. The
+     * guard compares no words for it. */
     SILO_EXTENT_CONTIGUOUS,
 };
 

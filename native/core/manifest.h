@@ -326,7 +326,7 @@ struct silo_recorded_launch {
 struct silo_recorded_form {
     const struct silo_recorded_argument *arguments; /* an entry for each parameter of the plan */
     uint32_t hold_count, launch_count;
-    /* expressions over the plan's arguments; the form applies only if none of them is 0 */
+    /* conditions on the plan's arguments; the launches are made only if each one is not 0 */
     const struct silo_node *const *holds;
     const struct silo_recorded_launch *launches;
 };

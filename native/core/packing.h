@@ -21,8 +21,8 @@ enum silo_pack {
     SILO_PACK_ARRAY_MAP,  /* the tensor map of an array */
 };
 
-/* The kind of argument that a parameter of the binary needs. Checked when a binding is added to the
- * guard's table. */
+/* The kind of argument that a parameter of the binary needs. Checked when loaded code is added to
+ * the guard's table. */
 enum silo_abi {
     SILO_ABI_POINTER,
     SILO_ABI_BOOL,
@@ -134,8 +134,8 @@ struct silo_values {
                         or the index of a descriptor; slots[SILO_SLOT_NULL] is 0 */
     uint64_t *scratch; /* addresses of scratch and profiling memory */
     struct silo_descriptor *descriptors;
-    /* For each parameter: number of axes, extents and strides if it is an array whose layout is in
-     * the key or is passed to the code; else NULL. May be NULL as a whole. */
+    /* For each parameter: number of axes, extents and strides if it is an array whose layout the
+     * guard compares or the code takes as parameters; else NULL. May be NULL as a whole. */
     const uint64_t *const *layouts;
 };
 

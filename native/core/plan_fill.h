@@ -40,7 +40,8 @@ struct silo_plan_value {
     silo_instruction *program; /* owned */
 };
 
-/* A condition on a value. If it does not hold, the form cannot serve the replay. */
+/* A condition on a value. If the condition does not hold, the recorded launches cannot serve the
+ * replay. */
 struct silo_plan_check {
     uint32_t value;
     bool fixed; /* true: the value itself must equal `word`; false: the guard word of the value as a
@@ -131,7 +132,7 @@ struct silo_plan_form {
 enum silo_plan_filled {
     SILO_PLAN_FILLED,
     SILO_PLAN_OTHER_FORM, /* check number `*check` does not hold, or scratch memory is too small:
-                             another form is needed */
+                             other recorded launches (another form) are needed */
     SILO_PLAN_REFUSED,    /* `error` is filled: a grid or a tensor map is invalid */
 };
 

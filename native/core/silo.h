@@ -341,7 +341,7 @@ typedef struct silo_step_plan silo_plan;
 SILO_API int silo_plan_begin(const silo_queue *queue, silo_plan **plan, silo_error *error);
 
 /* Adds a launch to the step: like silo_launch, without launching yet. A launch with an empty grid
- * does nothing. A kernel that needs scratch memory fails with SILO_ERROR_UNSUPPORTED. After an
+ * does nothing. A kernel that takes structs by value fails with SILO_ERROR_UNSUPPORTED. After an
  * error the step cannot be run. */
 SILO_API int silo_plan_add(silo_plan *plan, silo_kernel *kernel, const silo_argument *arguments,
                            size_t count, const silo_call *call, silo_error *error);
@@ -349,8 +349,9 @@ SILO_API int silo_plan_add(silo_plan *plan, silo_kernel *kernel, const silo_argu
 /* Runs the launches added since the last run on a stream of the plan's device (NULL: the default
  * stream; a CPU has no other). Each launch waits for the one before. If no launch was added, the
  * last step is launched again. The first run of a sequence of kernels and variants builds a graph,
- * which takes long; the plan keeps the last 64 sequences. After an error nothing was launched,
- * unless the error text says how many launches were. */
+ * which takes long; the plan keeps the last 64 sequences. If no graph can be made ("singly" of
+ * silo_plan_explain), a kernel that needs scratch memory fails with SILO_ERROR_UNSUPPORTED. After
+ * an error nothing was launched, unless the error text says how many launches were. */
 SILO_API int silo_plan_run(silo_plan *plan, void *stream, silo_error *error);
 
 /* ---- plans of a bundle: recorded by silo.step in Python ---- */
