@@ -30,7 +30,8 @@ void *silo_arena_array(struct silo_arena *arena, size_t count, size_t size) {
         arena->grown += data;
         chunk->after = arena->chunks;
         arena->chunks = chunk;
-        if (is_large) /* the block gets a chunk of its own, and the current chunk stays current */
+        if (is_large) /* a large array gets a chunk of its own; later arrays still come from the
+                         current chunk */
             return chunk->data;
         arena->next = chunk->data;
         arena->left = data;

@@ -107,7 +107,8 @@ bool silo_cpu_stay_rests(struct silo_cpu_stay *stay, bool awake, uint64_t gap, u
     if (stay->rests_from == 0 && (sure || now - stay->since > hold))
         stay->rests_from = now;
     if (stay->rests_from != 0 && now - stay->rests_from > (sure ? SURE_REST : REST)) {
-        stay->rests_from = 0; /* other calls keep the team awake */
+        /* The team's threads did not fall asleep, so other calls keep the team awake. */
+        stay->rests_from = 0;
         stay->since = now;
         stay->hold = 2 * hold < MOST_HOLD ? 2 * hold : MOST_HOLD;
     }

@@ -85,7 +85,7 @@ struct silo_layout_item {
     const char *part; /* part of a descriptor ("base", "shape.0", ...) or member of a struct by
                          value ("member.OFFSET.SIZE"); else NULL */
     int32_t slot;     /* index of the kernel's parameter; unused for scratch memory */
-    uint32_t rank;    /* rank of the descriptor, for a part of it */
+    uint32_t rank;    /* for a part of a descriptor: the descriptor's rank */
     bool writes;      /* the kernel writes through this parameter */
     const struct silo_map_form *map;     /* encoding of a "tensormap"; else NULL */
     const struct silo_struct_form *form; /* members of a "struct"; else NULL */
