@@ -77,7 +77,7 @@ static const char *noun(const struct silo_argument_facts *argument) {
     return "a tensor descriptor";
 }
 
-/* Returns `code`, and writes the cause to `reason` unless that is NULL. */
+/* Writes the formatted cause of a failure to `reason`, unless `reason` is NULL. Returns `code`. */
 __attribute__((format(printf, 3, 4))) static int because(int code, struct silo_wording *reason,
                                                          const char *format, ...) {
     va_list arguments;
@@ -290,7 +290,7 @@ static void add_multiple(struct silo_wording *reason, unsigned divisor, const ch
         silo_wording_add(reason, "%u%s", divisor, name);
 }
 
-/* Adds a layout in the form of Python's str(DynamicLayout). */
+/* Appends a layout to `reason`, in the form of Python's str(DynamicLayout). */
 static void add_dynamic(struct silo_wording *reason, const struct silo_dynamic_layout *layout) {
     silo_wording_add(reason, "layout (");
     for (uint32_t i = 0; i < layout->rank; i++) {

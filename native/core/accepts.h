@@ -5,8 +5,8 @@
 #include "argument_facts.h"
 #include "wording.h"
 
-/* Returns the argument with this name, or NULL if the call has none. `hint` is the position at
- * which the argument most likely is. */
+/* Returns the facts about the argument named `name`, or NULL if the kernel has no such parameter.
+ * `hint` is the likely position of the parameter and is tried first. */
 const struct silo_argument_facts *silo_facts_named(const struct silo_signature *kernel,
                                                    const struct silo_call_arguments *call,
                                                    struct silo_string name, uint32_t hint);
@@ -15,14 +15,14 @@ const struct silo_argument_facts *silo_facts_named(const struct silo_signature *
 const struct silo_value *silo_config_value(const struct silo_config *config,
                                            struct silo_string name);
 
-/* Returns the constant of this name in a specialization, or NULL. */
+/* Returns the value that a specialization fixes for the parameter of this name, or NULL. */
 const struct silo_value *silo_constant_of(const struct silo_specialization *specialization,
                                           struct silo_string name);
 
 /* Returns SILO_OK if the variant can serve the call, else the code of the first assumption that
  * does not hold: SILO_ERROR_KIND, NULL, DTYPE, MISALIGNED, SHAPE, MISSING, or NO_VARIANT for any
- * other. `reason` may be NULL; otherwise a sentence with Python's names of types is written to it,
- * for SILO_OK as well as for a failure. */
+ * other assumption. Writes the reason, with Python's names of types, to `reason` unless `reason` is
+ * NULL: for SILO_OK as well as for a failure. */
 int silo_accepts(const struct silo_signature *kernel, const struct silo_call_arguments *call,
                  const struct silo_variant *variant, struct silo_wording *reason);
 

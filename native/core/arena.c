@@ -17,8 +17,8 @@ void *silo_arena_array(struct silo_arena *arena, size_t count, size_t size) {
     if (bytes == 0)
         bytes = ALIGNED; /* an array of 0 bytes gets memory too, because NULL would mean failure */
     if (bytes > arena->left) {
-        /* Each chunk is as large as all earlier chunks together, so that there are few chunks
-         * and little memory is unused. */
+        /* Each chunk is as large as all earlier chunks together (at most MOST bytes), so that there
+         * are few chunks and little memory is unused. */
         size_t room = arena->grown < FIRST ? FIRST : arena->grown;
         if (room > MOST)
             room = MOST;
@@ -30,7 +30,8 @@ void *silo_arena_array(struct silo_arena *arena, size_t count, size_t size) {
         arena->grown += data;
         chunk->after = arena->chunks;
         arena->chunks = chunk;
-        if (is_large) /* the block gets a chunk of its own, and the current chunk stays current */
+        if (is_large) /* a large array gets a chunk of its own; later arrays still come from the
+                         current chunk */
             return chunk->data;
         arena->next = chunk->data;
         arena->left = data;

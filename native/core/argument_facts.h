@@ -1,5 +1,5 @@
-/* A call in the form that the choice of a variant needs: the guard's facts about each argument, and
- * the device (silo.launch.arguments, silo.core.device). */
+/* A call in the form that the choice of a variant needs: the facts about each argument that the
+ * guard compares, and the device (in Python: silo.launch.arguments, silo.core.device). */
 #ifndef SILO_ARGUMENT_FACTS_H
 #define SILO_ARGUMENT_FACTS_H
 
@@ -7,16 +7,16 @@
 
 /* The facts about an argument. Pointers are borrowed for the length of the call. */
 struct silo_argument_facts {
-    uint8_t kind;     /* enum silo_value_kind, as in the guard's words */
-    uint8_t flags;    /* enum silo_value_flags, as in the guard's words */
+    uint8_t kind;     /* enum silo_value_kind, as in the argument's guard word */
+    uint8_t flags;    /* enum silo_value_flags, as in the argument's guard word */
     uint16_t element; /* enum silo_element of an array, descriptor, integer, float or bool; 0 if the
                          type is unknown or the argument is of another kind */
-    int32_t rank;     /* number of axes, of `shape` and of a descriptor's `block` */
+    int32_t rank;     /* number of axes of `shape` or of a descriptor's `block` */
     const int64_t *shape;     /* NULL if unknown, or not an array */
     const int64_t *strides;   /* in elements; NULL if unknown */
     const int64_t *block;     /* block shape of a descriptor */
     bool has_layout;          /* `layout` is set; `shape` may then be NULL */
-    uint64_t layout;          /* word of silo_dynamic_word */
+    uint64_t layout;          /* the argument's layout, encoded by silo_dynamic_word */
     struct silo_value number; /* value of an integer, float, bool or constant */
 };
 
@@ -31,8 +31,8 @@ struct silo_call_arguments {
     uint32_t option_count;
     const struct silo_option_value *options;
     const int64_t *grid; /* three dimensions; NULL if the call gives no grid */
-    /* Text for messages about a call that needs a grid and gives none; NULL: ", and the call gives
-     * none". */
+    /* The end of the error message about a call that needs a grid and gives none. NULL means the
+     * text ", and the call gives none". */
     const char *without_grid;
 };
 
@@ -42,7 +42,8 @@ struct silo_device_fact {
     int64_t value;
 };
 
-/* A rule that the device itself brings: whether it runs code of kind `blob_kind` for `target`. */
+/* A decision of the device's Python class (Device.runs): whether the device runs code of kind
+ * `blob_kind` for `target`. */
 struct silo_run_rule {
     const char *target, *blob_kind;
     bool runs;
@@ -55,7 +56,7 @@ struct silo_call_device {
     const char *model;  /* for messages; may be NULL */
     uint32_t fact_count;
     const struct silo_device_fact *facts;
-    uint32_t rule_count; /* number of `rules`; without a rule for a target, silo_runs_on decides */
+    uint32_t rule_count; /* number of `rules`; silo_runs_on decides about targets without a rule */
     const struct silo_run_rule *rules;
 };
 

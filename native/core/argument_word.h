@@ -1,5 +1,5 @@
-/* The guard's facts about one argument of a call, encoded as a 64-bit word. Calls from Python and
- * from C make equal words, so that both find and choose the same code.
+/* The facts about one argument of a call that the guard compares, encoded as a 64-bit word. Calls
+ * from Python and from C make equal words, so that both find and choose the same code.
  *
  * Bits 56-63: kind of value. Bits 52-55: shared-memory layout of a tensor descriptor. Bits 24-51:
  * block shape of a tensor descriptor. Bits 16-23: DLPack type code. Bits 8-15: size of an element
@@ -37,8 +37,8 @@ enum silo_value_flags {
 #define SILO_CODE(kind, code, bits, flags)                                                         \
     ((uint64_t)(kind) << 56 | (uint64_t)(code) << 16 | (uint64_t)(bits) << 8 | (uint64_t)(flags))
 
-/* The block shape of a tensor descriptor in its word: the rank in bits 24-26, then 5 bits for the
- * base-2 logarithm of each extent, outermost axis first. */
+/* The block shape of a tensor descriptor in its guard word: the rank in bits 24-26, then 5 bits for
+ * the base-2 logarithm of each extent, outermost axis first. */
 #define SILO_BLOCK_SHIFT 24
 #define SILO_BLOCK_MASK UINT64_C(0xfffffff)
 
@@ -140,9 +140,9 @@ SILO_INLINE uint64_t silo_bool_word(void) {
 }
 
 /* Returns the second guard word of an argument whose parameter has SILO_PARAMETER_KEY (the bucket
- * of the value) or SILO_PARAMETER_EXACT (the value itself). For a parameter with
- * SILO_PARAMETER_OPEN_KEY the size only decides which config is chosen, so the caller puts 0 here
- * if the call sets every option of the config itself. */
+ * of the value) or SILO_PARAMETER_EXACT (the value itself). If the parameter has
+ * SILO_PARAMETER_OPEN_KEY, the value only decides which config is chosen; a call that sets every
+ * option of the config itself uses 0 in place of this word. */
 SILO_INLINE uint64_t silo_key_word(const struct silo_parameter *parameter, uint64_t code,
                                    uint64_t slot) {
     const unsigned kind = silo_code_kind(code);
@@ -154,8 +154,9 @@ SILO_INLINE uint64_t silo_key_word(const struct silo_parameter *parameter, uint6
     return kind == SILO_VALUE_BOOL || kind == SILO_VALUE_FLOAT ? slot : 0;
 }
 
-/* Returns the guard word of a call's device. A new `generation` changes the words of all devices,
- * so that no earlier entry of the guard matches and a variant is chosen again for every call. */
+/* Returns the guard word of a call's device. The words of all devices contain `generation`. After
+ * `generation` has changed, no earlier entry of the guard matches, so that variants are chosen
+ * anew. */
 SILO_INLINE uint64_t silo_device_word(uint32_t generation, int32_t type, int32_t index) {
     return (uint64_t)(generation & 0xffff) << 48 | (uint64_t)(uint16_t)type << 32 | (uint32_t)index;
 }

@@ -393,8 +393,8 @@ static int cpu_function(struct silo_binary *binary, const char *kernel, const ch
     return 0;
 }
 
-/* Fills `function` for a GPU, whose context is current. Returns 0, -1 with `error` filled, or the
- * driver's error code. */
+/* Fills `function` for code on a GPU, whose context the caller has made current. Returns 0, -1 with
+ * `error` filled, or the driver's error code. */
 static int prepare(struct silo_binary *binary, const char *kernel, const char *entry,
                    struct silo_function *function, silo_error *error) {
     struct silo_gpu_device *device = binary->device;

@@ -4,8 +4,8 @@
  * A binary is reference-counted: each owner of a binary, or of a function of it, holds a reference.
  * If the last reference is released while launches may still run on a GPU, the binary is retired:
  * the next load or release on that device unloads it, once the device has finished its work. The
- * functions are thread-safe. Loading and releasing may take long or wait for the device, so Python
- * calls both without holding the GIL. */
+ * functions are thread-safe. Loading and releasing a binary may take long or wait for the device,
+ * so Python calls these functions without holding the GIL. */
 #ifndef SILO_BINARY_H
 #define SILO_BINARY_H
 

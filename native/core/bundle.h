@@ -33,8 +33,9 @@ enum silo_bundle_logged { SILO_LOGGED_FULL = 1, SILO_LOGGED_WAITS = 2 };
 void silo_bundle_log(struct silo_bundle *bundle, int level, uint32_t once, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Makes a bundle over bytes. If `mapped`, the bundle unmaps them when it is freed; else they belong
- * to the caller. Returns NULL with `error` filled; the bytes are then still the caller's. */
+/* Makes a bundle that reads the `bytes` bytes at `data`. If `mapped`, the bundle unmaps the bytes
+ * when it is freed; else the bytes belong to the caller. Returns NULL with `error` filled; the
+ * bytes are then still the caller's. */
 struct silo_bundle *silo_bundle_new(const void *data, size_t bytes, const char *name, bool mapped,
                                     const silo_options *options, silo_error *error);
 

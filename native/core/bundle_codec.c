@@ -66,7 +66,8 @@ static char why_not[SILO_CODEC_PROBLEM];
 
 static silo_codec *chosen; /* set by silo_codec_use */
 
-/* The caller holds the loader's lock. */
+/* Opens libzstd by name and stores the addresses of its functions in `zstd`. Sets `opened`, or
+ * `why_not` if that fails. The caller holds the loader's lock. */
 static void find_functions(void) {
     static const char *const names[] = {"libzstd.so.1", "libzstd.1.dylib"};
     static const struct {
@@ -138,7 +139,8 @@ static int expand(const uint8_t *stored, size_t stored_bytes, uint8_t *raw, size
 int silo_codec_expand(const uint8_t *stored, size_t stored_bytes, uint8_t *raw, size_t raw_bytes,
                       char problem[SILO_CODEC_PROBLEM]) {
     uint64_t stated;
-    /* The stated size is compared before anything is decompressed. */
+    /* The size in the frame's header is compared with `raw_bytes` before anything is decompressed.
+     */
     if (silo_codec_stated(stored, stored_bytes, &stated, problem) != 0)
         return SILO_ERROR_DAMAGED;
     if (stated != raw_bytes) {

@@ -47,7 +47,8 @@ static int read_arrays(const struct silo_kernel_call *call, const struct silo_gr
     return bare;
 }
 
-/* Kept out of line: `struct arrays` is large, and most grids read no array. */
+/* Evaluates a declared grid whose expressions read arrays. Kept out of line, because `struct
+ * arrays` is large and most grids read no array. */
 static SILO_NOINLINE int evaluate_with_arrays(const struct silo_kernel_call *call,
                                               const struct silo_grid_programs *grid,
                                               int64_t dims[3], struct silo_grid_fault *fault,

@@ -1,4 +1,5 @@
-/* The grid of a call of a bundle's kernel: the call's own, or the declared one. */
+/* Computes the grid of a call of a bundle's kernel: the grid that the call gives, or else the grid
+ * that the kernel declares. */
 #ifndef SILO_BUNDLE_GRID_H
 #define SILO_BUNDLE_GRID_H
 

@@ -60,7 +60,8 @@ struct silo_kernel *silo_kernel_named(struct silo_bundle *bundle, const char *na
 }
 
 static void release_entry(void *binding, void *keep) {
-    (void)binding, (void)keep; /* `kernel->serving` owns the bindings */
+    /* Nothing to free: `kernel->serving` and `kernel->idle` own the bindings. */
+    (void)binding, (void)keep;
 }
 
 void silo_kernel_free(struct silo_kernel *kernel) {

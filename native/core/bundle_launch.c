@@ -275,8 +275,8 @@ int silo_call_launch(struct silo_kernel_call *call, struct silo_served *served, 
     return hand_over(call, served, dims, params, error);
 }
 
-/* Copies the bytes of each parameter to its place behind `values`. `room` is memory for tensor
- * maps, or NULL if the kernel takes none. */
+/* Copies the bytes of each parameter to its offset (`places`) after the struct `values`. `room` is
+ * memory for tensor maps, or NULL if the kernel takes none. */
 static int copy_parameters(const struct silo_kernel_call *call, const struct silo_served *served,
                            const struct silo_parameter_place *places,
                            struct silo_plan_values *values, struct map_room *room,

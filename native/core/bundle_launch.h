@@ -8,9 +8,9 @@
 /* Evaluates the grid, checks it and the arguments, packs the parameters and launches. */
 int silo_call_launch(struct silo_kernel_call *call, struct silo_served *served, silo_error *error);
 
-/* Like silo_call_launch, but instead of launching it writes the grid to `values`, and behind it the
- * bytes of each parameter at its place in `places`. Addresses of scratch memory are 0. If the grid
- * is empty, `values` is marked as not enabled. */
+/* Like silo_call_launch, but does not launch: writes the grid to `values`, and the bytes of each
+ * parameter to the memory after `values`, at the offset in `places`. Addresses of scratch memory
+ * are 0. If the grid is empty, `values` is marked as not enabled. */
 int silo_call_values(struct silo_kernel_call *call, struct silo_served *served,
                      const struct silo_parameter_place *places, struct silo_plan_values *values,
                      silo_error *error);

@@ -25,8 +25,8 @@ static int is_empty(const struct silo_kernel_call *call, const struct silo_grid_
     return 0;
 }
 
-/* Returns the grid of a variant whose code is not loaded, or NULL with `error` filled. The caller
- * holds the bundle's lock. */
+/* Returns the entry with the grid of a variant whose code is not loaded, made at its first use;
+ * NULL with `error` filled. The caller holds the bundle's lock. */
 static struct silo_idle *idle_variant(struct silo_kernel *kernel, uint32_t number,
                                       const struct silo_used_device *where, silo_error *error) {
     for (struct silo_idle *entry = kernel->idle; entry != NULL; entry = entry->next)
@@ -109,7 +109,8 @@ static int check_elements_apart(const struct silo_kernel_call *call,
     return 0;
 }
 
-/* Refuses memory that the queue's device cannot use, as far as drivers that are open can tell. */
+/* Refuses memory that the queue's device cannot use. The kind of memory is looked up only with GPU
+ * drivers that are already open. */
 static int check_memory(const struct silo_kernel_call *call, const struct silo_used_device *where,
                         silo_error *error) {
     const struct silo_intake *intake = call->tagged.intake;

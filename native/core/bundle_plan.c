@@ -18,7 +18,8 @@
 struct part {
     struct part *next; /* owned */
     struct silo_served *served;
-    /* number of parameters; bytes of one node's values in a block, with their header */
+    /* number of parameters; number of bytes that the header and values of one node take in a block
+     */
     uint32_t count, bytes;
     struct silo_parameter_place *places; /* owned */
 };
@@ -163,7 +164,9 @@ static struct part *new_part(struct silo_step_plan *plan, struct silo_served *se
     return part;
 }
 
-/* Fast path: most steps have the same launches as the step before. */
+/* Returns the node of a variant, made at its first use; NULL with `error` filled. The node at the
+ * same position of the last step is tried first, because most steps repeat the launches of the step
+ * before. */
 static const struct part *find_part(struct silo_step_plan *plan, struct silo_served *served,
                                     silo_error *error) {
     const struct form *last = plan->last;
@@ -270,7 +273,8 @@ static uint64_t programs_of(const struct silo_step_plan *plan, const struct scra
     return values->enabled ? silo_plan_programs(values->grid) : 0;
 }
 
-/* Whether the form's scratch memory is large enough for the grids of this step. */
+/* Whether the scratch memory of a form (a sequence of launches) is large enough for the grids of
+ * this step. */
 SILO_INLINE bool has_room(const struct silo_step_plan *plan, const struct form *form) {
     for (uint32_t i = 0; i < form->use_count; i++)
         if (programs_of(plan, &form->uses[i]) > form->pieces[i].programs)
@@ -278,8 +282,8 @@ SILO_INLINE bool has_room(const struct silo_step_plan *plan, const struct form *
     return true;
 }
 
-/* Allocates scratch memory for this step, and at least as much as the form `previous` had.
- * `previous` may be NULL. */
+/* Allocates the scratch memory of `form` for this step, and at least as much as the form `previous`
+ * had. `previous` may be NULL. */
 static int take_scratch(const struct silo_step_plan *plan, struct form *form,
                         const struct form *previous, silo_error *error) {
     uint32_t offset = 0, count = 0, align;
@@ -348,7 +352,7 @@ static int open_form(const struct silo_step_plan *plan, struct form *form, silo_
     return result;
 }
 
-/* Frees the least recently used form. */
+/* Frees the least recently used form (a sequence of launches). */
 static void drop_oldest(struct silo_step_plan *plan) {
     struct form **link = &plan->forms;
     while ((*link)->next != NULL)
@@ -381,8 +385,8 @@ static struct form *new_form(struct silo_step_plan *plan, const struct form *pre
     return form;
 }
 
-/* Returns the form of the current step and moves it to the front of the list. A form whose scratch
- * memory is too small is replaced by a new one. */
+/* Returns the form (the sequence of launches) of the current step and moves it to the front of the
+ * list. A form whose scratch memory is too small is replaced by a new form. */
 static struct form *find_form(struct silo_step_plan *plan, silo_error *error) {
     struct form **link = &plan->forms;
     while (*link != NULL && !is_form(plan, *link))

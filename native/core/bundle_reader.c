@@ -106,7 +106,7 @@ static int read_manifest(const struct silo_reader *reader, char **text, size_t *
     *text = malloc(*bytes + 1);
     if (*text == NULL)
         return silo_fail_memory(error);
-    /* Copied before hashing: the mapped file could change in between. */
+    /* Copied before hashing: another process could change the mapped file after it was hashed. */
     memcpy(*text, reader->data + header->manifest_offset, *bytes);
     silo_sha256(*text, *bytes, digest);
     if (memcmp(digest, header->manifest_sha256, sizeof digest) != 0)
@@ -322,7 +322,7 @@ int silo_reader_host_digest(struct silo_reader *reader, uint32_t kernel, uint32_
     const struct silo_variant *decoded = silo_reader_variant(reader, kernel, variant, error);
     if (decoded == NULL)
         return -1;
-    /* the lock guards the known names, which silo_reader_learn may replace */
+    /* the lock guards the names that plug-ins define, which silo_reader_learn may replace */
     silo_fork_lock_take(&reader->decoding);
     const int result = silo_host_digest(&reader->manifest, kernel, variant, decoded, digest);
     silo_fork_lock_give(&reader->decoding);

@@ -9,8 +9,8 @@
 
 /* A variant that the choice may return. */
 struct candidate {
-    int preferred; /* 1: has the config that the dispatch rules chose; 2: and is made by the
-                      compiler they chose; else 0 */
+    int preferred; /* 2: the variant has the config and the compiler that the dispatch rules chose;
+                      1: only the config; 0: another config */
     int64_t assumes, narrow;
     uint32_t number;
 };

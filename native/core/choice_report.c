@@ -65,7 +65,7 @@ static void add_value(struct silo_wording *text, const struct silo_argument_fact
     silo_value_repr(text, &argument->number);
 }
 
-/* Writes the call in one line, with the guard's facts about each argument. */
+/* Writes the call in one line, with the facts about each argument that the guard compares. */
 static void add_call(struct silo_wording *text, const struct silo_call_context *context) {
     static const struct {
         unsigned flag;

@@ -95,8 +95,8 @@ static uint32_t best_parts(uint64_t total, uint64_t threads, uint32_t most) {
 
 /* Returns into how many parts to split each program. This is more than 1 only if the launch has few
  * programs for its threads, programs are long (`each_cost` is the time of a program in 1/16
- * nanosecond; 0: unknown), and the kernel can split them. The kernel is asked for the most parts
- * that it can make by a call without programs. */
+ * nanosecond; 0: unknown), and the kernel can split them. To find out, the kernel is called with an
+ * empty range of programs: it then sets `parts` to the most parts that it can make. */
 static uint32_t parts_of(const struct silo_cpu_launch *launch, uint64_t each_cost) {
     const struct silo_cpu_share *share = &launch->share;
     uint64_t threads = (uint64_t)silo_cpu_threads();
@@ -106,8 +106,9 @@ static uint32_t parts_of(const struct silo_cpu_launch *launch, uint64_t each_cos
         (each_cost != 0 && each_cost < UINT64_C(16) * LEAST_CUT) || share->chunk == 1 ||
         share->cooperative)
         return 1;
-    /* The kernel is not asked within another kernel: the outer kernel is using this thread's
-     * scratch memory, and the inner one may write to it even in a call without programs. */
+    /* If this thread is already running a kernel, the call would be unsafe: the outer kernel is
+     * using the thread's scratch memory, and the inner kernel may write to it even for an empty
+     * range. */
     struct silo_cpu_thread *thread = silo_cpu_make_thread();
     if (thread == NULL || atomic_load_explicit(&thread->running, memory_order_relaxed) != NULL)
         return 1;
@@ -367,7 +368,8 @@ static bool is_function(void *object, const void *address) {
 }
 #endif
 
-/* The caller holds the loader's lock. */
+/* Returns the address of a function that the object itself defines; NULL with `error` filled. The
+ * caller holds the loader's lock. */
 static void *find_symbol(void *object, const char *name, char *error, size_t error_size) {
     Dl_info where = {0};
     if (!silo_loader_usable()) {

@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The error message of a kernel. A launch initializes only the first bytes; a kernel that fails
- * writes the text. */
+/* The error message of a kernel. A launch sets `bytes`, `claimed` and the first byte of `text`; a
+ * kernel that fails writes the rest of `text`. */
 struct silo_fault {
     uint32_t bytes; /* size of the enclosing struct; a kernel must not use members beyond it */
     /* atomic: the first program to fail changes 0 to 1 and may then write the text */

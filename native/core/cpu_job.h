@@ -26,8 +26,8 @@ struct silo_cpu_part {
 
 struct silo_cpu_job {
     const struct silo_cpu_launch *launch;
-    uint64_t chunk; /* the most programs that a thread takes at once; `first` is the number it takes
-                       first */
+    uint64_t chunk; /* chunk: the most programs that a thread takes at once; first: the number of
+                       programs that a thread takes the first time */
     uint64_t first;
     struct silo_cpu_part *parts; /* NULL: `next` hands out all programs in order */
     uint32_t part_count;
@@ -36,8 +36,8 @@ struct silo_cpu_job {
      * cache line from another CPU. */
     _Atomic uint64_t *open;
     int team;   /* number of threads of an OpenMP team that run this job */
-    bool alone; /* a child was forked during the launch, and this is the child: the team's other
-                   threads do not exist here */
+    bool alone; /* this process was forked during the launch: the team's other threads do not exist
+                   here */
     void (*wait)(void *context); /* called in each iteration of a loop that waits; NULL: no program
                                     may wait */
     _Atomic int error;
@@ -57,7 +57,7 @@ struct silo_cpu_job {
     _Atomic uint64_t fastest;
     /* The members up to `gate` are used only if programs may wait for each other (cpu_waiting.c):
      */
-    bool gated;       /* helpers wait until all have started; guarded by crowd.mutex */
+    bool gated; /* added threads (helpers) wait until all have started; guarded by crowd.mutex */
     uint32_t helpers; /* threads made for this launch that still exist; guarded by crowd.mutex */
     _Atomic uint32_t inside; /* threads that run programs or are about to */
     /* time in nanoseconds when a program last began or a thread was added */
@@ -70,13 +70,13 @@ struct silo_cpu_runner {
     struct silo_context context; /* must be first: the kernel passes its address to `wait` */
     struct silo_cpu_job *job;
     uint64_t begin, end; /* the programs that the thread has taken and is running */
-    uint64_t done;       /* number of programs that the thread took before `begin` */
+    uint64_t done;       /* number of programs that the thread ran in this launch before `begin` */
     uint32_t part;       /* number of the part from which the thread takes programs */
     /* How long the kernel has waited since it was last called: iterations of loops that wait, the
      * time when the wait was noticed, and the time of the last check for signals; 0: not yet. */
     uint64_t turns, since, checked;
-    jmp_buf out; /* abandons the kernel with longjmp; a kernel that waits holds nothing that has to
-                    be released */
+    jmp_buf out; /* target of the longjmp that abandons a waiting kernel, which holds nothing that
+                    has to be released */
 };
 
 #endif

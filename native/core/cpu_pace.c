@@ -2,9 +2,10 @@
  * milliseconds, and between two chunks the thread that launched checks for signals.
  *
  * The time of a program depends on the arguments, so it is measured in every launch: the first
- * chunk is one program, and each chunk is a few times as large as the one before until it takes
- * long enough for the clock. The clock is coarse, so that a launch of few short programs pays
- * nanoseconds for it; a launch of a single chunk pays nothing. */
+ * chunk is small (one program, or about a microsecond of programs if earlier launches were timed),
+ * and each chunk is a few times as large as the one before until a chunk takes long enough for the
+ * clock to measure. The clock is coarse and cheap, so that a launch of few short programs spends
+ * only nanoseconds on reading the clock; a launch of one program does not read it. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -15,7 +16,7 @@
 
 #include <errno.h>
 
-/* After a chunk of fewer nanoseconds, the next chunk may be GROWTH times as large. */
+/* After a chunk of fewer than SHORT nanoseconds, the next chunk may be GROWTH times as large. */
 #define SHORT UINT64_C(1000000)
 #define GROWTH 8
 /* After a chunk of more than LONG nanoseconds, the next chunk should take LIKED. With a clock that

@@ -6,8 +6,8 @@
 
 #include <pthread.h>
 
-/* Functions of the Python module that launches call. Set once, before the first launch; all NULL in
- * a program without Python. */
+/* Functions that the Python module provides and launches call. Set once, before the first launch;
+ * all NULL in a program without Python. */
 struct silo_cpu_python {
     void (*begins)(void); /* called when a launch begins */
     /* Called on the main thread, with or without the GIL. Returns whether a signal's handler

@@ -40,10 +40,10 @@
 #define AWAY UINT64_C(250000000)
 #define MOST_AWAY UINT64_C(8000000000)
 
-/* The least nanoseconds of work that each thread of a launch gets: ASLEEP if the threads sleep,
- * BESIDE if a team's threads spin on the same CPUs. A launch ends with its last thread, which comes
- * later the more threads take part. Waking a sleeping thread costs time on both threads, most of
- * all if another thread spins on its CPU. */
+/* The least nanoseconds of work that each thread of a launch gets: GRAIN_ASLEEP if the threads
+ * sleep, GRAIN_WHILE_TEAM_SPINS if a team's threads spin on the same CPUs. A launch ends with its
+ * last thread, which comes later the more threads take part. Waking a sleeping thread costs time on
+ * both threads, most of all if another thread spins on its CPU. */
 #define GRAIN_ASLEEP UINT64_C(12000)
 #define GRAIN_WHILE_TEAM_SPINS UINT64_C(100000)
 
@@ -107,7 +107,8 @@ bool silo_cpu_stay_rests(struct silo_cpu_stay *stay, bool awake, uint64_t gap, u
     if (stay->rests_from == 0 && (sure || now - stay->since > hold))
         stay->rests_from = now;
     if (stay->rests_from != 0 && now - stay->rests_from > (sure ? SURE_REST : REST)) {
-        stay->rests_from = 0; /* other calls keep the team awake */
+        /* The team's threads did not fall asleep, so other calls keep the team awake. */
+        stay->rests_from = 0;
         stay->since = now;
         stay->hold = 2 * hold < MOST_HOLD ? 2 * hold : MOST_HOLD;
     }
@@ -130,7 +131,7 @@ static uint64_t at_most(uint64_t nanoseconds, uint64_t limit) {
 static void count_late(struct silo_cpu_stay *stay, uint64_t now) {
     if (++stay->late < LATE_LAUNCHES)
         return;
-    /* after the team is tried again, a single late launch is enough */
+    /* from now on a single late launch is enough to avoid the team again */
     stay->late = LATE_LAUNCHES - 1;
     const uint64_t by_loss = at_most(TIMES_LOST * stay->lost, AWAY);
     if (!stay->vain) {

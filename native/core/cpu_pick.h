@@ -23,7 +23,7 @@ enum silo_cpu_reason {
     SILO_CPU_OWN_NEEDED,  /* programs wait for each other, or the thread holds the GIL */
     SILO_CPU_OWN_ALONE,   /* no OpenMP runtime is loaded, or several, or this is a forked child */
     SILO_CPU_OWN_NO_TEAM, /* the runtime's team has one thread */
-    SILO_CPU_OWN_CROWDED, /* the team has more threads than this process may use CPUs */
+    SILO_CPU_OWN_CROWDED, /* the team has more threads than there are CPUs for this process */
     SILO_CPU_OWN_TAKEN,   /* SILO_POOL=openmp, but another thread's launches use the runtime */
     SILO_CPU_OWN_ASLEEP,  /* no thread of the calling thread's team is on a CPU */
     SILO_CPU_OWN_LATE,  /* the team's threads started late in the last launches: the machine is busy
@@ -47,7 +47,8 @@ struct silo_cpu_facts {
     int threads; /* number of threads that the launch's work is worth */
     int cpus;    /* number of CPUs that the process may use */
     bool taken;  /* another thread uses the runtime's threads; only set with SILO_CPU_OPENMP */
-    bool awake, late, rests; /* about the calling thread's team; only set with SILO_CPU_AUTO */
+    bool awake, late, rests; /* states of the calling thread's team (SILO_CPU_OWN_ASLEEP, _LATE,
+                                _RESTS); only set with SILO_CPU_AUTO */
 };
 
 enum silo_cpu_reason silo_cpu_pick(const struct silo_cpu_facts *facts);
@@ -59,9 +60,9 @@ bool silo_cpu_picks_team(enum silo_cpu_reason reason);
 bool silo_cpu_own_while_team_spins(enum silo_cpu_reason reason);
 
 /* Returns the least nanoseconds of work that each thread of a launch gets. `awake`: whether the
- * threads are spinning for a launch. */
+ * threads that would run the launch (the team's or the pool's) are spinning. */
 uint64_t silo_cpu_grain(enum silo_cpu_reason reason, bool awake);
-#define SILO_CPU_LEAST_GRAIN 2500 /* the smallest value that it returns */
+#define SILO_CPU_LEAST_GRAIN 2500 /* the smallest value that silo_cpu_grain returns */
 
 /* The history of the launches that one thread ran on its OpenMP team. It decides `late` and `rests`
  * of silo_cpu_facts. Initialize with zeros. Times are in nanoseconds of silo_cpu_now. */
@@ -73,8 +74,8 @@ struct silo_cpu_stay {
     uint64_t apart;
     uint64_t hold;       /* how long a series may last before the team rests; 0: the default */
     uint64_t rests_from; /* start of the team's rest; 0: the team does not rest */
-    uint64_t try_at; /* when to try the team again, which is avoided because its threads came late;
-                        0: it is not avoided */
+    uint64_t try_at; /* the time at which an avoided team (whose threads came late) is tried again;
+                        0: the team is not avoided */
     uint64_t away;   /* how long to avoid the team if spreading its threads did not help; 0: not
                         decided yet */
     uint64_t lost;   /* time lost in the current run of late launches */

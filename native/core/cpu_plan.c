@@ -16,7 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A launch of fewer nanoseconds stays on the calling thread, as in cpu_pool.c. */
+/* A launch estimated at fewer than this many nanoseconds stays on the calling thread, as in
+ * cpu_pool.c. */
 #define LEAST_SHARED 5000
 /* A waiting thread checks this many times whether a launch can begin; then it yields its CPU. */
 #define LOOKS 2000
@@ -40,7 +41,7 @@ struct cpu_plan {
     int width;     /* the most threads that can have work at the same time */
     bool together; /* whether some nodes can run at the same time */
     uint64_t scratch_bytes;
-    bool nested; /* launched within a kernel that is using this thread's scratch memory */
+    bool nested; /* a kernel that is using this thread's scratch memory launched the replay */
     uint8_t *block, *memory; /* `memory` is owned; `block` is the aligned address in it */
     void **params;
     uint32_t *next;
@@ -178,7 +179,8 @@ static uint64_t programs_of(const struct cpu_node *node) {
     return (uint64_t)grid[0] * grid[1] * grid[2];
 }
 
-/* Runs small launches on the calling thread. The crash report reads `job`. */
+/* The state for running small launches of a plan on the calling thread. The crash report reads
+ * `job`. */
 struct runner {
     struct silo_cpu_thread *thread;
     struct silo_cpu_runner own;
@@ -189,7 +191,8 @@ struct runner {
                           thread */
 };
 
-/* Returns false if out of memory. */
+/* Prepares `runner` for launches of `plan` on the calling thread. `alone`: whether this thread runs
+ * the whole replay. Returns false if out of memory. */
 static bool runner_begin(struct runner *runner, const struct cpu_plan *plan, bool alone) {
     struct silo_cpu_thread *thread = silo_cpu_make_thread();
     runner->thread = thread;

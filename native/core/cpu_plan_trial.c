@@ -3,7 +3,7 @@
 /* The number of replays of each way (in order, together) in a comparison. The ways alternate, so
  * that noise affects both. */
 #define TRIES 4
-/* Replays of fewer nanoseconds are not worth a second thread. */
+/* Replays of fewer than this many nanoseconds are not worth a second thread. */
 #define LEAST_REPLAY UINT64_C(6000)
 /* Replays between two comparisons: FEWEST while the result is in doubt; doubled, up to MOST, after
  * each comparison with the same result. A comparison costs four replays of the slower way. */
@@ -14,8 +14,8 @@
 #define NEAR_PART 8
 /* This many slower replays in a row are not chance. */
 #define SLOW 8
-/* Slow replays may start a comparison early, but only after 1/16 of the replays planned before it.
- */
+/* Slow replays may start the next comparison early, but only after 1/16 of the replays that were
+ * planned to come before it. */
 #define EARLIEST_PART 16
 
 const char *const silo_plan_trial_texts[SILO_TRIAL_REASONS] = {

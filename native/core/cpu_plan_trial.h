@@ -14,8 +14,8 @@ enum silo_plan_trial_reason {
     SILO_TRIAL_ONE_THREAD, /* launches may use one thread only */
     SILO_TRIAL_LARGE,      /* a launch is worth several threads by itself */
     SILO_TRIAL_MEASURES,   /* the ways are being compared */
-    SILO_TRIAL_AGAIN,  /* the ways are compared again: replays were slower than the other way had
-                          been */
+    SILO_TRIAL_AGAIN,  /* the ways are compared again: replays were slower than the shortest replay
+                          of the other way */
     SILO_TRIAL_SHORT,  /* a replay on one thread is so short that threads cannot help */
     SILO_TRIAL_NEAR,   /* both ways took about the same time; they are compared again soon */
     SILO_TRIAL_FASTER, /* this way was faster in one comparison; the ways are compared again soon */
@@ -43,8 +43,8 @@ struct silo_plan_trial {
 
 void silo_plan_trial_init(struct silo_plan_trial *trial);
 
-/* Returns the way of the next replay on `threads` threads. `large`: some launch is worth several
- * threads by itself. */
+/* Returns whether the next replay runs in order or together, on `threads` threads. `large`: some
+ * launch is worth several threads by itself. */
 enum silo_plan_order silo_plan_trial_next(struct silo_plan_trial *trial, int threads, bool large);
 
 /* Records that a replay that was run in the order `order` took `duration` nanoseconds. */

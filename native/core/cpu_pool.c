@@ -31,11 +31,11 @@
 /* The number of chunks for each thread: enough that threads finish at about the same time, few
  * enough that the shared counter is cheap. */
 #define CHUNKS_PER_THREAD 8
-/* A launch of fewer nanoseconds stays on the calling thread: even a thread that is awake takes a
- * microsecond or two to join and leave. */
+/* A launch of fewer than this many nanoseconds stays on the calling thread: even a thread that is
+ * awake takes a microsecond or two to join and leave. */
 #define LEAST_SHARED 5000
-/* The most nanoseconds of a thread's time in programs that may have gone into fetching the launch,
- * its code and its arrays from other CPUs' caches. */
+/* Of the nanoseconds that a thread spends in programs, at most this many may go into fetching the
+ * launch, its code and its arrays from other CPUs' caches. */
 #define MOST_JOINING 4000
 /* With SILO_POOL=openmp: for this many nanoseconds after a launch, the team's threads are taken to
  * be awake. libgomp's threads spin for some milliseconds, libomp's for 200. */
@@ -86,13 +86,14 @@ static _Thread_local struct silo_cpu_job *shared;
 /* The history of this thread's launches on its OpenMP team. */
 static _Thread_local struct silo_cpu_stay stay;
 
-/* Sets the spin time, or 0 if there are more threads than CPUs: a spinning thread may then occupy
- * the CPU that the awaited thread needs. The caller holds pool.mutex. */
+/* Sets the spin time to the requested time, or to 0 if there are more threads than CPUs: a spinning
+ * thread may then occupy the CPU that the awaited thread needs. The caller holds pool.mutex. */
 static void decide_spin(void) {
     silo_cpu_workers_spin(pool.threads <= silo_cpu_available() ? pool.asked_spin : 0);
 }
 
-/* The caller holds pool.mutex. */
+/* Returns the number of threads of a launch, which the first call decides. The caller holds
+ * pool.mutex. */
 static int wanted_threads(void) {
     if (pool.threads == 0) {
         int count = silo_cpu_available();
@@ -247,8 +248,8 @@ static void spread_team(void) {
     silo_cpu_stay_spread(&stay, apart, ended - begun, ended);
 }
 
-/* Collects the facts for silo_cpu_pick, as far as the setting needs them. A team cannot run
- * programs that may wait for each other, nor a launch of a thread that holds the GIL: until the
+/* Collects the facts that silo_cpu_pick needs with the current setting of SILO_POOL. A team cannot
+ * run programs that may wait for each other, nor a launch of a thread that holds the GIL: until the
  * parallel region ends this thread cannot release the GIL, which another thread may need. */
 static struct silo_cpu_facts gather(const struct silo_cpu_job *job, const struct plan *plan,
                                     uint64_t about) {

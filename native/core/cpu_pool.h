@@ -6,8 +6,9 @@
 #include "cpu_pick.h"
 
 /* Runs all programs of a launch. Returns 0, the first positive code that a program returned, or a
- * code of cpu_launch.h. `cost` is struct silo_function's estimate of a program's time. May be
- * called from any thread: if the pool is busy, the launch runs on the calling thread. */
+ * code of cpu_launch.h. `*cost` is the estimated time of a program (struct silo_function), which is
+ * updated. May be called from any thread: if the pool is busy, the launch runs on the calling
+ * thread. */
 int silo_cpu_run(const struct silo_cpu_launch *launch, uint64_t *cost);
 
 /* Returns the number of threads that a launch may use, including the calling one. */
@@ -31,7 +32,7 @@ uint64_t silo_cpu_picked(enum silo_cpu_reason reason);
 
 /* Sets the spin time: how long a thread of the pool spins for work before it sleeps, and how long a
  * launching thread spins for the end of its launch before it sleeps. Threads do not spin if there
- * are more threads than CPUs. EINVAL if not from 0 to 100000. */
+ * are more threads than CPUs. Returns 0, or EINVAL if `microseconds` is not from 0 to 100000. */
 int silo_cpu_set_spin(int microseconds);
 #define SILO_CPU_SPIN 50 /* the default */
 

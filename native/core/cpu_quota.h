@@ -1,5 +1,5 @@
-/* Returns how many CPUs this process may use, by its affinity and the quotas of its control groups.
- */
+/* Determines how many CPUs this process may use: from its CPU affinity and the quotas of its
+ * control groups. */
 #ifndef SILO_CPU_QUOTA_H
 #define SILO_CPU_QUOTA_H
 

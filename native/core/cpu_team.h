@@ -39,8 +39,8 @@ void silo_cpu_team_drop(const void *thread);
 int silo_cpu_team_number(void);
 
 /* Calls `body` on each thread of a team of silo_cpu_team_size threads, including the calling one,
- * and returns when all have returned. The team never has fewer threads: libgomp ends the threads
- * that a team does not need, and would have to start them again for torch. */
+ * and returns when all calls have returned. The team never has fewer threads: libgomp ends the
+ * threads that a team does not need, and would have to start them again for torch. */
 void silo_cpu_team_run(void (*body)(void *), void *argument);
 
 /* Call this in a child made by fork(), which has no team. */

@@ -39,7 +39,7 @@ void *silo_cpu_new_scratch(uint64_t bytes);
 /* In a child made by fork(): frees the entries of the parent's other threads for reuse. */
 void silo_cpu_threads_renew(void);
 
-/* Call it once. Returns 0 or an errno. */
+/* Prepares the reuse of entries when threads end. Call it once. Returns 0 or an errno. */
 int silo_cpu_threads_init(void);
 
 /* Returns an address that is unique among running threads (the thread pointer); NULL if it cannot
@@ -56,8 +56,8 @@ SILO_INLINE const void *silo_cpu_mark(void) {
 /* the first thread that ran a kernel */
 extern struct silo_cpu_thread *_Atomic silo_cpu_first_thread;
 
-/* Used by the inline functions below: the calling thread's entry from thread-local storage or NULL;
- * a new entry; and larger scratch memory. NULL if out of memory. */
+/* Return the calling thread's entry in thread-local storage (or NULL), a new entry, and larger
+ * scratch memory, for the inline functions below. NULL if out of memory. */
 struct silo_cpu_thread *silo_cpu_stored_thread(void);
 struct silo_cpu_thread *silo_cpu_new_thread(void);
 void *silo_cpu_grow_scratch(struct silo_cpu_thread *thread, uint64_t bytes);

@@ -79,8 +79,9 @@ static uint32_t enter(void *data, uint32_t wants) {
     return 0;
 }
 
-/* The count stays at 0: a child that was forked while a kernel ran has reset the counts, and the
- * kernel then leaves once too often. */
+/* Subtracts `unit` from the count in the bits `all` of `running`, unless the count is 0 already: a
+ * child that was forked while a kernel ran has reset the counts, and the kernel then leaves once
+ * too often. */
 static void uncount(uint32_t unit, uint32_t all) {
     uint32_t now = atomic_load_explicit(&running, memory_order_relaxed);
     while ((now & all) != 0 &&

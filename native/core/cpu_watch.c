@@ -5,12 +5,12 @@
  * CPU now, its state in /proc shows whether it sleeps or waits for a CPU, which takes some
  * microseconds to read.
  *
- * A thread's team is known once the system's numbers (tids) of two of its threads are known, which
- * they report in a parallel region of their own (the roll call). Until then all threads of the
- * process are scanned, at most every few milliseconds: if about as many threads are awake as a team
- * has, the roll call is made. If the team's threads are among those that were awake, the team is
- * known. Otherwise they belong to another thread's team or another library, on which this thread's
- * launches cannot run. */
+ * A thread's team is known once the system's numbers (tids) of two of the team's threads are known.
+ * The team's threads report their tids in a parallel region that is run for this purpose (the roll
+ * call). Until then all threads of the process are scanned, at most every few milliseconds: if
+ * about as many threads are awake as a team has, the roll call is made. If the team's threads are
+ * among those that were awake, the team is known. Otherwise the threads that are awake belong to
+ * another thread's team or another library, on which this thread's launches cannot run. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -44,8 +44,8 @@
 #define LEAST_PAUSE UINT64_C(5000000)
 #define MOST_PAUSE UINT64_C(40000000)
 #define LONG_LAUNCH UINT64_C(1000000)
-/* If two launches are fewer nanoseconds apart, no other library can have used its OpenMP team
- * between them. */
+/* If two launches are fewer than CLOSE nanoseconds apart, no other library can have used its OpenMP
+ * team between them. */
 #define CLOSE UINT64_C(10000)
 #define MOST_THREADS 256
 /* The most roll calls (parallel regions that report the ids of the team's threads) that may create
@@ -135,7 +135,7 @@ static void run_on_whole_team(void (*body)(void *), void *argument) {
     pthread_sigmask(SIG_SETMASK, &old_signals, NULL);
 }
 
-/* Learns the tids of the team's threads in a parallel region. */
+/* Runs a parallel region in which the team's threads report their tids, and stores the tids. */
 static void call_roll(int size) {
     struct roll roll = {.size = size};
     run_on_whole_team(answer, &roll);

@@ -8,8 +8,9 @@
 
 /* Returns whether the calling thread's team of `size` threads is awake, for a launch at `now` (of
  * silo_cpu_now) that is estimated to take `about` nanoseconds and comes `gap` nanoseconds after the
- * one before. Checks if the launch is long enough to pay for it, otherwise every few milliseconds,
- * and remembers the result. Returns false on systems other than Linux.
+ * one before. Checks the threads if the launch is so long that the time of the check does not
+ * matter, otherwise every few milliseconds, and remembers the result. Returns false on systems
+ * other than Linux.
  *
  * The calling thread must not be in a parallel region. Once, one empty region is run on its team to
  * learn the tids of its threads, but only while other threads of the process are on CPUs, so that a

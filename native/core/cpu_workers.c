@@ -47,7 +47,8 @@ struct worker {
 
 static struct {
     APART _Atomic uint64_t gate;
-    /* The open job. Workers inside it read these members, and the job stays open for them. */
+    /* The job that workers may enter. Workers inside the job read these members, which change only
+     * after all workers have left the job. */
     APART struct silo_cpu_job *job; /* on the launching thread's stack */
     uint64_t number;
     int helpers;

@@ -7,8 +7,8 @@
 
 #define SILO_CPU_MOST_THREADS 1024
 
-/* Down to silo_cpu_workers_keep, the functions may be called only by the thread that has the pool,
- * for a launch or a change of its size. */
+/* From here to silo_cpu_workers_keep, functions may be called only by the thread that holds the
+ * pool, for a launch or a change of the pool's size. */
 
 /* Runs a job on the calling thread, which runs `lead`, and on `helpers` workers; returns when all
  * have left the job. `lead` may itself run the job on several threads, numbered from 0 to `first` -
@@ -17,11 +17,11 @@
 void silo_cpu_workers_run(struct silo_cpu_job *job, int helpers, uint32_t first,
                           void (*lead)(struct silo_cpu_job *job));
 
-/* Pins the calling thread to the first CPU that it may use, and each worker to another one. Returns
- * whether the system allows it. */
+/* Pins the calling thread to the first CPU that it may use, and each worker to another CPU. Returns
+ * whether the calling thread could be pinned. */
 bool silo_cpu_workers_pin(void);
 
-/* Ends all workers beyond this number. */
+/* Ends all workers except the first `count`. */
 void silo_cpu_workers_keep(int count);
 
 /* Set and return the spin time in nanoseconds: how long a worker spins for a call before it sleeps,
@@ -29,7 +29,8 @@ void silo_cpu_workers_keep(int count);
 void silo_cpu_workers_spin(uint64_t nanoseconds);
 uint64_t silo_cpu_workers_spinning(void);
 
-/* Set and return a shorter time for which workers spin after this launch and later ones. */
+/* Set and return the time in nanoseconds, at most the spin time, for which workers spin after this
+ * launch and later ones. */
 void silo_cpu_workers_look(uint64_t nanoseconds);
 uint64_t silo_cpu_workers_looking(void);
 

@@ -32,7 +32,8 @@ SILO_INLINE int launch_here(const struct silo_launch *launch) {
     return cu.launch_config(&config, function->handle, launch->params, NULL);
 }
 
-/* Launches if another context is current: the null stream would belong to that context. */
+/* Launches with the device's context made current, if another context is current: a launch on the
+ * null stream would otherwise go to the stream of the other context. */
 static SILO_NOINLINE int launch_elsewhere(const struct silo_launch *launch) {
     void *popped;
     int code = cu.context_push(launch->function->device->context);
@@ -382,7 +383,7 @@ static int graph_add(void *graph, const struct silo_launch *launch, void *const 
         (const struct cuda_launch_attribute *)launch->function->attributes;
     int code = cu.graph_add(node, graph, after, after_count, &params);
     for (uint32_t i = 0; i < launch->function->attribute_count && code == 0; i++)
-        /* an attribute that works on streams only */
+        /* this attribute works on streams only */
         if (attributes[i].id != CUDA_ATTRIBUTE_PROGRAMMATIC_SERIALIZATION)
             code = cu.graph_attribute(*node, attributes[i].id, &attributes[i].value);
     return code;

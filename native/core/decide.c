@@ -34,8 +34,9 @@ static const int64_t *fact_named(const struct silo_call_device *device, struct s
 
 /* ---- derived constants ---- */
 
-/* Evaluates the derived constants of a kernel one after the other: the source of the names in their
- * expressions. Derived constants that are already computed are found like values of the config. */
+/* The state of evaluating a kernel's derived constants one after the other. Names in their
+ * expressions are looked up here: as arguments, config values or device facts. A derived constant
+ * that is already computed is found like a value of the config. */
 struct derivation {
     const struct silo_call_context *at;
     const struct silo_config *config;
@@ -74,7 +75,7 @@ static int derive(struct derivation *from, struct silo_wording *reason) {
             silo_wording_add(reason, " cannot be computed: %s", error.text);
             return SILO_ERROR_EXPRESSION;
         }
-        /* In Python a comparison gives a bool, and True is another constexpr value than 1. */
+        /* In Python a comparison gives a bool, and True and 1 are different constexpr values. */
         if (silo_node_is_predicate(derived->node))
             value->type = SILO_IS_BOOL;
         from->count = i + 1;

@@ -15,13 +15,13 @@ struct silo_call_context {
     const struct silo_call_device *device;
 };
 
-/* Returns the value of a scalar argument or constant, or the default if it was left out; NULL if
- * the call has no such argument. */
+/* Returns the value of a scalar argument or constant, or the parameter's default if the call leaves
+ * the argument out; NULL if there is neither value. */
 const struct silo_value *silo_scalar_named(const struct silo_call_context *context,
                                            struct silo_string name);
 
-/* Whether the device runs code of a kind ("cubin", "so", ...) for a target: by the rule that
- * `device` brings, or else by silo_runs_on. Writes the rule that decided into `reason`, cut to
+/* Whether the device runs code of a kind ("cubin", "so", ...) for a target. A rule in
+ * `device->rules` decides, or else silo_runs_on. Writes the rule that decided into `reason`, cut to
  * `room` bytes; `reason` may be NULL. */
 bool silo_device_runs(const struct silo_call_device *device, const struct silo_target *target,
                       struct silo_string blob_kind, char *reason, size_t room);

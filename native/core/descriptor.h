@@ -58,13 +58,13 @@ SILO_INLINE void *silo_descriptor_part(struct silo_descriptor *descriptor, unsig
     return &descriptor->address;
 }
 
-/* Checks the conditions that all targets have on a descriptor with elements of `type`; Triton
+/* Checks the conditions that every target requires of a descriptor with elements of `type`; Triton
  * checks the same when it makes a descriptor. Returns -1 with SILO_ERROR_MISALIGNED, NULL, SHAPE or
  * DTYPE. The error text continues the descriptor's name: "has a base without memory". */
 int silo_descriptor_check(const struct silo_descriptor *descriptor, struct silo_dtype type,
                           silo_error *error);
 
-/* Encodes a block shape of `rank` extents as bits of an argument's word. Returns -1 with
+/* Encodes a block shape of `rank` extents as bits of the descriptor's guard word. Returns -1 with
  * SILO_ERROR_SHAPE; the error text continues the descriptor's name. */
 int silo_descriptor_block_bits(const int64_t *block, uint32_t rank, uint64_t *bits,
                                silo_error *error);

@@ -53,13 +53,13 @@ void silo_gpu_numbers(const struct silo_gpu *gpu, const struct silo_gpu_facts *f
 int silo_gpu_code(const struct silo_gpu *gpu, int driver_code, int otherwise);
 
 /* Fills `error` with "<action>: <NAME>: <text> (<driver_code>)" and the code of silo_gpu_code.
- * Returns -1. Call it before this thread calls the driver again, because the driver's text is about
- * its last error. */
+ * Returns -1. Call it before this thread calls the driver again, because the driver's text
+ * describes the thread's last error. */
 int silo_gpu_fail(silo_error *error, const struct silo_gpu *gpu, int otherwise, const char *action,
                   int driver_code);
 
-/* In a child made by fork(): initializes the lock again, which a thread of the parent may have
- * held. */
+/* In a child made by fork(): initializes the lock again, because a thread of the parent may have
+ * held the lock. */
 void silo_gpu_locks_renew(void);
 
 /* Marks the process as ending: from now on nothing is unloaded, freed or waited for, because the

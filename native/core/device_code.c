@@ -4,7 +4,7 @@
 
 #define MACHINE_CUDA 190
 #define MACHINE_AMDGPU 224
-/* More than a launch may pass, even if each parameter has only one byte. */
+/* more parameters than a launch can pass, even if each has only one byte */
 #define MOST_PARAMETERS 32768
 
 struct bytes {
@@ -37,10 +37,11 @@ struct elf {
 struct section {
     const char *name;
     uint32_t type;
-    struct bytes bytes; /* NULL if the section has no bytes in the file */
+    struct bytes bytes; /* empty if the section has no bytes in the file */
 };
 
-/* Returns -1 if the section's bytes would be outside of the file. */
+/* Reads the header of section number `index` into `out`. Returns 0, or -1 if the section's bytes
+ * would be outside of the file. */
 static int read_section(const struct elf *elf, size_t index, struct section *out) {
     const uint8_t *header = elf->file.data + elf->sections_at + index * SECTION_BYTES;
     const uint64_t name = number_at(header, 4);
@@ -254,8 +255,9 @@ static bool is_text(struct item item, const char *text) {
            memcmp(item.text.data, text, length) == 0;
 }
 
-/* Searches a map, whose header was read, for a member. If it returns true, the member's value comes
- * next. Of members with equal names the last one counts, as in Python. */
+/* Searches a map, whose header was read, for a member. Returns true if the map has the member,
+ * whose value is then the next item of `pack`. Of members with equal names the last one counts, as
+ * in Python. */
 static bool find(struct pack *pack, struct item map, const char *name) {
     struct pack value = {.bad = true};
     for (uint64_t i = 0; i < map.number && !pack->bad; i++) {
@@ -273,8 +275,9 @@ static bool find(struct pack *pack, struct item map, const char *name) {
     return true;
 }
 
-/* Returns the member `name` of the map that `pack` points to, and sets `*inside` to the position
- * after it. If there is none of this `kind`, the result has the kind SCALAR. */
+/* Returns the value of the member `name` of a map. `pack` is at the map's first member; `*inside`
+ * is set to the position after the returned item. If the map has no such member of this `kind`, the
+ * result has the kind SCALAR. */
 static struct item member(const struct pack *pack, struct item map, const char *name,
                           enum kind kind, struct pack *inside) {
     struct item item = {.kind = SCALAR};
@@ -284,8 +287,8 @@ static struct item member(const struct pack *pack, struct item map, const char *
     return item.kind == kind && !inside->bad ? item : (struct item){.kind = SCALAR};
 }
 
-/* Reads one argument of an AMD kernel from the map that `pack` points to. Returns 1 with its place,
- * 0 if the runtime fills the argument in, or -1 if the map is invalid. */
+/* Reads one argument of an AMD kernel; `pack` is at the first member of the argument's map. Returns
+ * 1 and sets `*place`, 0 if the runtime fills the argument in, or -1 if the map is invalid. */
 static int read_argument(const struct pack *pack, struct item map,
                          struct silo_parameter_place *place) {
     static const char hidden[] = "hidden_";

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 /* Returns the position of a number on a logarithmic scale, in sixteenths of an octave: 16 for each
- * power of two, plus the four bits below the leading one. Between two powers of two the scale is
+ * power of two, plus the four bits below the leading 1 bit. Between two powers of two the scale is
  * linear. */
 static int64_t position_of(uint64_t value) {
     if (value == 0)
@@ -132,7 +132,7 @@ int silo_rules_lookup(const struct silo_rules *rules, const struct silo_string *
     const struct silo_rule *near = NULL;
     int64_t nearest = -1;
     for (uint32_t i = 0; i < rules->rule_count;
-         i++) { /* if several are nearest, the first one counts */
+         i++) { /* of several equally near rules, the first one counts */
         const int64_t apart = distance(bucket, &rules->rules[i], count);
         if (apart >= 0 && (near == NULL || apart < nearest)) {
             near = &rules->rules[i];

@@ -113,8 +113,8 @@ static uint16_t narrow(double value, int mantissa, int emin, int emax) {
         return (uint16_t)(sign | infinity | (fraction ? quiet : 0));
     }
     if (field == 0)
-        return sign; /* zero, or a subnormal double, which is far below half of the smallest value
-                      */
+        return sign; /* zero, or a subnormal double, which is far below half of the format's
+                        smallest value */
     const int exponent = field - 1023;
     if (exponent > emax)
         return (uint16_t)(sign | infinity);
@@ -128,7 +128,8 @@ static uint16_t narrow(double value, int mantissa, int emin, int emax) {
     const uint64_t half = UINT64_C(1) << (drop - 1);
     if (rest > half || (rest == half && (mantissa_bits & 1)))
         mantissa_bits++;
-    /* For normal numbers the addition of the leading one increments the exponent field. */
+    /* `mantissa_bits` of a normal number includes the leading one bit, so that the sum increments
+     * the exponent field. */
     uint64_t base = exponent < emin ? 0 : (uint64_t)(exponent - emin) << mantissa;
     return (uint16_t)(sign | (uint16_t)(base + mantissa_bits));
 }

@@ -11,9 +11,10 @@
  * SILO_DYNAMIC_AXES; an element has `bits` bits.
  *
  * Bits 0-2: number of axes. Bit 3: an extent needs more than 32 bits. Bit 4: an offset needs more
- * than 32 bits. From bit 5 on, 4 bits for each axis: 1 bit if the extent is a multiple of 16 bytes,
- * 2 bits for the stride (1: it is 1, 2: it is 0, 0: another), 1 bit if another stride is a multiple
- * of 16 bytes. Bits 25-27: base-2 logarithm of the number of elements in 16 bytes. */
+ * than 32 bits. From bit 5 on, 4 bits for each axis: 1 bit if the extent is a multiple of 16 bytes;
+ * 2 bits for the stride (1: the stride is 1, 2: the stride is 0, 0: any other stride); 1 bit if a
+ * stride other than 0 and 1 is a multiple of 16 bytes. Bits 25-27: base-2 logarithm of the number
+ * of elements in 16 bytes. */
 uint64_t silo_dynamic_word(int32_t ndim, const int64_t *sizes, const int64_t *strides,
                            unsigned bits);
 

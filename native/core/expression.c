@@ -149,7 +149,7 @@ int silo_expression_eval(const silo_instruction *program, int32_t count,
                          const silo_bindings *bindings, int64_t *out) {
     int64_t stack[SILO_EXPRESSION_STACK];
     int32_t depth = 0;
-    /* `at` only increases, so that the loop ends for any program. */
+    /* `position` only increases, so that the loop ends for any program. */
     for (int32_t position = 0; position < count; position++) {
         const silo_instruction *instruction = &program[position];
         int error = SILO_EXPRESSION_OK;

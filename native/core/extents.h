@@ -5,8 +5,8 @@
  * depends on it: 1 and three dimensions, or 0 if the call gives none. Then, for each parameter
  * whose extents matter: the number of dimensions, the extents, and with SILO_EXTENT_LAYOUT the
  * strides; for a dynamic layout a single word instead; for an argument that is not an array
- * SILO_EXTENTS_NONE. The first word determines how many words follow, so keys with equal words have
- * equal extents. */
+ * SILO_EXTENTS_NONE. The first word of the grid or of a parameter determines how many words follow,
+ * so keys with equal words have equal extents. */
 #ifndef SILO_EXTENTS_H
 #define SILO_EXTENTS_H
 
@@ -18,8 +18,8 @@ enum silo_extent {
     SILO_EXTENT_SHAPE,   /* code for one shape */
     SILO_EXTENT_LAYOUT,  /* code for one shape and strides */
     SILO_EXTENT_DYNAMIC, /* code for a dynamic layout: shape and strides are parameters */
-    /* Code for any shape, but the array must be contiguous: otherwise the call is refused. Not part
-     * of the key. */
+    /* Code for any shape, but the array must be contiguous: otherwise the call is refused. The
+     * guard compares no words for it. */
     SILO_EXTENT_CONTIGUOUS,
 };
 
@@ -50,8 +50,8 @@ SILO_INLINE bool silo_extent_contiguous(int32_t ndim, const int64_t *sizes,
     return right;
 }
 
-/* Words of a shape and strides that are passed to the code as parameters, in the order of
- * SILO_EXTENT_LAYOUT. They are not part of the key. */
+/* The number of words of a shape and strides that are passed to the code as parameters, in the
+ * order of SILO_EXTENT_LAYOUT. These words are not part of the key. */
 #define SILO_PASSED_WORDS (1 + 2 * SILO_DYNAMIC_AXES)
 
 /* The requirement in the error message for an array that is not contiguous. */

@@ -148,7 +148,8 @@ static double float_element(fill_state *state, uint64_t index) {
     }
 }
 
-/* Rounds to the nearest value, ties to even. */
+/* Returns the bits of the value of the format `form` that is nearest to `value`; ties go to even.
+ */
 static uint32_t round_small(const small_float *form, double value) {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);

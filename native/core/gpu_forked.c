@@ -57,7 +57,8 @@ static void abandon(struct silo_gpu *gpu) {
     gpu->event_elapsed = refuse_elapsed;
 }
 
-/* The child has a single thread, so that no other thread reads while this writes. */
+/* The handler in the child. The child has a single thread, so that no other thread reads the
+ * function tables while the handler writes them. */
 static void in_child(void) {
     silo_gpu_locks_renew();
     silo_gpu_retired_renew();

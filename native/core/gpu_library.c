@@ -12,7 +12,9 @@
     SILO_CUDA_COLUMNS(SILO_GPU_TYPE, __VA_ARGS__) SILO_HIP_COLUMNS(SILO_GPU_TYPE, __VA_ARGS__)
 SILO_GPU_SYMBOLS(TYPES)
 
-/* The caller holds the loader's lock. */
+/* Opens the first library in `names` that can be opened, and sets `*opened` to its name. Returns
+ * NULL if none can be opened, with the first reason in `error`. The caller holds the loader's lock.
+ */
 static void *open_first(const char *const *names, const char **opened, char *error,
                         size_t error_bytes) {
     void *library = NULL;

@@ -6,8 +6,8 @@
  *
  *     place  OWN: a pointer that only the driver's file (cuda_driver.c, hip_driver.c) uses; TABLE:
  *            the member of struct silo_gpu with the slot's name, whose type is checked
- *     need   NEEDED: a driver without the function is refused; OPTIONAL: else the pointer is NULL
- */
+ *     need   NEEDED: a driver without the function is refused; OPTIONAL: the pointer is NULL if the
+ *            driver lacks the function */
 #ifndef SILO_GPU_SYMBOLS_H
 #define SILO_GPU_SYMBOLS_H
 

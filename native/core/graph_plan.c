@@ -128,7 +128,8 @@ static int launch_by_device(struct silo_graph_state *state, void *stream, silo_e
     return 0;
 }
 
-/* Called between silo_gpu_enter and silo_gpu_leave. */
+/* Updates the nodes of the graph that changed since the last replay, by calls of the driver. Called
+ * between silo_gpu_enter and silo_gpu_leave. */
 static int update_from_host(struct silo_graph_state *state, silo_error *error) {
     const struct silo_gpu_graphs *graphs = silo_graphs_of(state);
     for (uint32_t i = 0; i < state->count; i++) {

@@ -18,7 +18,8 @@ struct silo_usual_axis {
  * constants already. All zeros if no grid is declared. */
 struct silo_grid_programs {
     int32_t axes; /* 0: no grid is declared */
-    bool usual;   /* all axes are of the usual kind, and `usual_axis` holds them */
+    bool usual;   /* every axis is a constant or a rounded-up quotient (struct silo_usual_axis),
+                     stored in `usual_axis` */
     struct silo_usual_axis usual_axis[3];
     int32_t counts[3];
     silo_instruction *axis[3]; /* owned */
@@ -29,7 +30,8 @@ struct silo_grid_programs {
 };
 
 /* Appends the program of the next axis: copies `bytes` bytes of silo_instruction. -1 with
- * SILO_ERROR_EXPRESSION or SILO_ERROR_MEMORY; the grid must be cleared in either case. */
+ * SILO_ERROR_EXPRESSION or SILO_ERROR_MEMORY. After success and after failure, the caller must
+ * release `grid` with silo_grid_clear. */
 int silo_grid_add_axis(struct silo_grid_programs *grid, const void *program, size_t bytes,
                        silo_error *error);
 void silo_grid_clear(struct silo_grid_programs *grid);
@@ -41,9 +43,10 @@ enum silo_grid_reason {
     SILO_GRID_NOT_INTEGER, /* the grid reads argument `slot`, which is not a signed 64-bit integer
                             */
     SILO_GRID_NEGATIVE,
-    SILO_GRID_TOO_LARGE, /* exceeds `limit`, the most that the device allows */
-    SILO_GRID_CLUSTER,   /* not a multiple of `limit`, the blocks of a cluster along the axis */
-    SILO_GRID_ENDLESS,   /* more than SILO_MOST_PROGRAMS */
+    SILO_GRID_TOO_LARGE, /* a dimension exceeds `limit`, the most that the device allows */
+    SILO_GRID_CLUSTER,   /* a dimension is not a multiple of `limit`, the blocks of a cluster along
+                            the axis */
+    SILO_GRID_ENDLESS,   /* the grid has more than SILO_MOST_PROGRAMS programs */
 };
 
 struct silo_grid_fault {
@@ -60,15 +63,15 @@ int silo_grid_check_values(const struct silo_grid_programs *grid, int32_t count,
                            const uint64_t *slots, const uint64_t *codes,
                            struct silo_grid_fault *fault);
 
-/* Evaluates the grid's expressions, after silo_grid_check_values. `bindings->values` are the slots;
- * if `arrays_used` is not 0, `bindings` also has the shapes, strides and item sizes of the arrays.
- * Returns 0, or -1 with the reason in `fault`. */
+/* Evaluates the grid's expressions, after silo_grid_check_values. `bindings->values` holds the
+ * argument slots; if `arrays_used` is not 0, `bindings` also has the shapes, strides and item sizes
+ * of the arrays. Returns 0, or -1 with the reason in `fault`. */
 int silo_grid_evaluate(const struct silo_grid_programs *grid, const silo_bindings *bindings,
                        int64_t dims[3], struct silo_grid_fault *fault);
 
-/* Does the work of silo_grid_check_values and silo_grid_evaluate if all axes are of the usual kind
- * and the `count` arguments that they read are integers that do not overflow. Returns false if
- * these two functions must be called. */
+/* Does the work of silo_grid_check_values and silo_grid_evaluate if every axis is a constant or a
+ * rounded-up quotient (struct silo_usual_axis) and the `count` arguments that the axes read are
+ * integers that do not overflow. Returns false if these two functions must be called. */
 SILO_INLINE bool silo_grid_usual(const struct silo_grid_programs *grid, int32_t count,
                                  const uint64_t *slots, const uint64_t *codes, int64_t dims[3]) {
     dims[0] = dims[1] = dims[2] = 1;

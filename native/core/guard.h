@@ -1,5 +1,5 @@
-/* The guard: a hash table from the words of a call (its key) to the binding that serves such calls.
- * Keys are compared word by word, so that a hit is never false.
+/* The guard: a hash table from the words of a call (its key) to the binding (the loaded code) that
+ * serves such calls. Keys are compared word by word, so that a hit is never false.
  *
  * Threads: silo_guard_find takes no lock. An entry never changes once it is in the table; it is
  * published with a release store. When a table is full, a larger table replaces it and is published
@@ -12,7 +12,8 @@
 
 #include "argument_word.h"
 
-/* The caller owns the memory of `binding` and `keep`. */
+/* An entry of a guard's table: the key of a call (`words` words) and the binding (the loaded code)
+ * that serves calls with this key. The caller owns the memory of `binding` and `keep`. */
 struct silo_guard_entry {
     void *binding; /* serves calls with this key; never NULL */
     void *keep;    /* memory that must live as long as the key; may be NULL */
@@ -35,7 +36,7 @@ struct silo_guard_table {
     struct silo_guard_slot slots[];
 };
 
-/* An empty guard is all zeros. */
+/* A guard, which holds its current table. An empty guard is all zeros. */
 struct silo_guard {
     struct silo_guard_table *table; /* owned, atomic; NULL before the first insertion */
 };

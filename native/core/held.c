@@ -53,8 +53,8 @@ static void mark_assumed(const struct silo_kernel_info *kernel, const struct sil
     }
 }
 
-/* Adds the extents of a parameter to the key. Returns -1 with `error` if the parameter is unknown.
- */
+/* Adds the extents of a parameter to the facts that the guard compares. Returns -1 with `error` if
+ * the parameter is unknown. */
 static int hold_extents(const struct silo_kernel_info *kernel, struct silo_held_parts *held,
                         struct silo_string name, uint8_t kind, silo_error *error) {
     const int64_t index = index_of(kernel->signature, name);
@@ -62,8 +62,8 @@ static int hold_extents(const struct silo_kernel_info *kernel, struct silo_held_
         return silo_fail(error, SILO_ERROR_UNSUPPORTED,
                          "%s: the extents of %s decide its code, and it has no such parameter",
                          kernel->name.data, name.data);
-    /* A parameter may have several kinds of extents in the key. SILO_EXTENT_LAYOUT covers the
-     * others, so two different kinds become LAYOUT. */
+    /* A guard may compare several kinds of extents of a parameter. SILO_EXTENT_LAYOUT covers the
+     * other kinds, so two different kinds become LAYOUT. */
     uint8_t *kinds = &held->extents[index];
     *kinds = *kinds == SILO_EXTENT_FREE || *kinds == kind ? kind : SILO_EXTENT_LAYOUT;
     held->some_extents = true;
@@ -79,7 +79,8 @@ static void mark_read(const struct silo_kernel_info *kernel, const struct silo_n
         mark_read(kernel, node->operands[i], held);
 }
 
-/* Adds the arguments on which a declared grid depends to the key, if code is made for one grid. */
+/* Adds the arguments on which a declared grid depends to the facts that the guard compares. Called
+ * if code is made for one grid. */
 static int hold_grid(const struct silo_kernel_info *kernel, const struct silo_node *node,
                      struct silo_held_parts *held, silo_error *error) {
     switch ((enum silo_node_type)node->type) {

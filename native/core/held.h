@@ -10,8 +10,8 @@ struct silo_held_parts {
     /* an entry for each parameter, whose type and flags silo_held_of fills */
     struct silo_parameter *parameters;
     uint8_t *extents;  /* an entry for each parameter: enum silo_extent */
-    bool some_extents; /* the key contains extents of an argument, or the grid */
-    bool grid;         /* the key contains the grid */
+    bool some_extents; /* the guard compares extents of an argument, or the grid */
+    bool grid;         /* the guard compares the grid */
 };
 
 /* Fills `held`, whose arrays belong to the caller. Returns -1 with `error` if the kernel cannot be

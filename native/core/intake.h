@@ -13,18 +13,18 @@ struct silo_intake {
     silo_argument *defaults; /* owned; SILO_ARGUMENT_ABSENT if a parameter has no default that can
                                 be an argument */
     uint8_t *extents;        /* owned: enum silo_extent of each parameter */
-    bool some_extra;   /* some parameter is a constant, part of the key, or compared by its exact
-                          value */
-    bool some_extents; /* the key contains extents of some argument */
-    bool grid;         /* the key contains the call's grid */
-    uint32_t passed;   /* number of parameters with SILO_EXTENT_DYNAMIC */
-    uint32_t extent_words;                        /* the most words of extents and grid in a key */
-    const char *kernel;                           /* name of the kernel */
+    bool some_extra;         /* some parameter has a second guard word: a constexpr, or one with
+                                SILO_PARAMETER_KEY or _EXACT */
+    bool some_extents;       /* the guard compares extents of some argument */
+    bool grid;               /* the guard compares the call's grid */
+    uint32_t passed;         /* number of parameters with SILO_EXTENT_DYNAMIC */
+    uint32_t extent_words;   /* the most guard words of extents and grid */
+    const char *kernel;      /* name of the kernel */
     const struct silo_signature_parameter *names; /* names of the parameters */
 };
 
-/* Fills `intake`. Returns -1 with `error` if the kernel cannot be launched; `intake` must be
- * cleared in either case. */
+/* Fills `intake`. Returns -1 with `error` if the kernel cannot be launched. After success and after
+ * failure, the caller must release `intake` with silo_intake_clear. */
 int silo_intake_init(struct silo_intake *intake, const struct silo_kernel_info *kernel,
                      silo_error *error);
 void silo_intake_clear(struct silo_intake *intake);

@@ -15,7 +15,7 @@ struct parser {
 };
 
 struct open_one {
-    size_t begins; /* index on the stack of its first item */
+    size_t begins; /* index on the stack of the first item of the open list or object */
     bool object;
 };
 
@@ -114,8 +114,9 @@ static char *put(char *to, uint32_t code) {
     return to;
 }
 
-/* Decodes an escape, of which the backslash was read, to `*to`. The decoded text is never longer
- * than the escape, so that it is written in place. */
+/* Decodes an escape sequence, whose backslash was already read, and writes the character at `*to`.
+ * The decoded text is never longer than the escape sequence, so that the text is decoded in place.
+ */
 static bool unescape(struct parser *p, char **to) {
     static const char escapes[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
     if (p->at == p->end)

@@ -1,6 +1,6 @@
 /* A JSON parser with limits, which parses in place into an arena. It refuses floats, duplicate
  * members and lone surrogates, and accepts integers of any length up to SILO_JSON_MAX_DIGITS. White
- * space, escapes and the order of members are free. */
+ * space, escapes and members in any order are accepted. */
 #ifndef SILO_JSON_H
 #define SILO_JSON_H
 
@@ -32,15 +32,16 @@ enum {
 };
 
 /* Parses `bytes` bytes at `text`. The text is overwritten, must have room for one more byte, and
- * must live as long as the nodes, which point into it. Returns NULL with `*problem` and its
- * `*offset`; `*problem` is NULL if out of memory. */
+ * must live as long as the nodes, which point into it. Returns the outermost value; NULL with
+ * `*problem` (the fault as text; NULL if out of memory) and `*offset` (the position of the fault).
+ */
 const struct silo_json *silo_json_parse(char *text, size_t bytes, struct silo_arena *arena,
                                         const char **problem, size_t *offset);
 
 /* Returns the value of an object's member with this name, or NULL. */
 const struct silo_json *silo_json_member(const struct silo_json *object, const char *name);
 
-/* Whether a node is this text. */
+/* Whether a node is a string that equals `text`. */
 bool silo_json_is(const struct silo_json *node, const char *text);
 
 bool silo_json_same_text(const struct silo_json *left, const struct silo_json *right);

@@ -13,7 +13,8 @@ struct silo_json_text {
 
 void silo_json_text_free(struct silo_json_text *text);
 void silo_json_put_bytes(struct silo_json_text *text, const char *data, size_t bytes);
-void silo_json_put_word(struct silo_json_text *text, const char *word); /* without quotes */
+/* Appends `word` without quotes and escapes. */
+void silo_json_put_word(struct silo_json_text *text, const char *word);
 /* Appends `data` as a JSON string, with quotes and escapes. */
 void silo_json_put_text(struct silo_json_text *text, const char *data, size_t bytes);
 

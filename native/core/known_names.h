@@ -1,11 +1,11 @@
-/* The names that a manifest may use: Silo's own names, and the names of plug-ins that the caller
- * lists. */
+/* The names that a manifest may use: Silo's own names, and the names that plug-ins define, which
+ * the caller lists. */
 #ifndef SILO_KNOWN_NAMES_H
 #define SILO_KNOWN_NAMES_H
 
 #include "base.h"
 
-/* Names of plug-ins that are not part of Silo. Each list ends with NULL; a list may be NULL. */
+/* The names that plug-ins outside of Silo define. Each list ends with NULL; a list may be NULL. */
 struct silo_known_names {
     const char *const *blob_kinds, *const *launch_options;
     /* the kinds in `blob_kinds` that are source texts, which `silo check` compiles */

@@ -21,7 +21,7 @@ static int32_t index_of(const struct silo_signature *signature, struct silo_stri
     return -1;
 }
 
-/* Returns the rank of a descriptor: the number of different extents of it in the layout. */
+/* Returns the rank of a descriptor: the number of axes whose extents are in the layout. */
 static uint32_t rank_of(const struct silo_launch_info *launch, struct silo_string name) {
     uint32_t axes = 0;
     for (uint32_t i = 0; i < launch->slot_count; i++) {
@@ -42,8 +42,9 @@ static bool has_parts(const struct silo_launch_info *launch, struct silo_string 
     return false;
 }
 
-/* Returns the tensor map of a slot, or NULL. The maps of a parameter are in the order of its slots;
- * slots beyond the last map share it. */
+/* Returns the tensor map of a slot, or NULL. The maps of a parameter are in the order of the
+ * parameter's slots. If a parameter has fewer maps than slots, the remaining slots share its last
+ * map. */
 static const struct silo_tensor_map_info *map_of(const struct silo_launch_info *launch,
                                                  const struct silo_layout_slot *slot) {
     uint32_t map_index = 0;

@@ -10,7 +10,8 @@
  * kernel. `parameters` is the kernel's signature, which gives the order of the arguments;
  * `function` is the variant's loaded function. Returns -1 with SILO_ERROR_MEMORY, or with
  * SILO_ERROR_UNSUPPORTED, naming kernel and parameter, if the binary takes a parameter that cannot
- * be passed. `packing` must be cleared in either case. */
+ * be passed. After success and after failure, the caller must release `packing` with
+ * silo_packing_clear. */
 int silo_layout_pack(struct silo_packing *packing, const struct silo_variant *variant,
                      const struct silo_signature *parameters, const struct silo_function *function,
                      silo_error *error);

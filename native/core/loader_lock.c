@@ -67,7 +67,8 @@ static int stop_at_first(struct dl_phdr_info *object, size_t size, void *data) {
     return 1;
 }
 
-/* Takes each lock of the loader once. Never returns if a lock is lost. */
+/* Takes each lock of the loader once. Never returns if a thread that exists only in the parent
+ * holds one of them. */
 static void *probe(void *argument) {
     _Atomic bool *ended = argument;
     dl_iterate_phdr(stop_at_first, NULL);

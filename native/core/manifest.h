@@ -136,7 +136,7 @@ struct silo_named_extents {
     uint32_t rank;
     const int64_t *shape;
     const int64_t *strides;                    /* in elements; NULL if any strides are allowed */
-    const struct silo_dynamic_layout *dynamic; /* replaces `shape` and `strides`; else NULL */
+    const struct silo_dynamic_layout *dynamic; /* if set, replaces `shape` and `strides` */
 };
 
 struct silo_specialization {
@@ -326,7 +326,7 @@ struct silo_recorded_launch {
 struct silo_recorded_form {
     const struct silo_recorded_argument *arguments; /* an entry for each parameter of the plan */
     uint32_t hold_count, launch_count;
-    /* expressions over the plan's arguments; the form applies only if none of them is 0 */
+    /* conditions on the plan's arguments; the launches are made only if each one is not 0 */
     const struct silo_node *const *holds;
     const struct silo_recorded_launch *launches;
 };
@@ -357,7 +357,7 @@ struct silo_reader_source {
     /* the most bytes of memory that reading may take beyond the file's size; 0: 64 MiB */
     uint64_t file_memory;
     bool may_change; /* the bytes are a mapped file, which other processes may change */
-    struct silo_known_names known; /* names of plug-ins; copied */
+    struct silo_known_names known; /* names that plug-ins define; copied */
 };
 
 /* Opens a bundle: checks the header, the manifest's hash and text, the version, the blob table and
@@ -365,8 +365,8 @@ struct silo_reader_source {
 struct silo_reader *silo_reader_open(const struct silo_reader_source *source, silo_error *error);
 void silo_reader_close(struct silo_reader *reader);
 
-/* Replaces the known names of plug-ins. Parts of the file that were refused because of a name are
- * then read again. -1 with `error` filled. */
+/* Replaces the known names that plug-ins define. Parts of the file that were refused because of an
+ * unknown name are then read again. -1 with `error` filled. */
 int silo_reader_learn(struct silo_reader *reader, const struct silo_known_names *names,
                       silo_error *error);
 

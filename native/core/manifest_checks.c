@@ -47,7 +47,8 @@ static void make_shown(char *text) {
 
 static int refuse(const struct silo_decoding *decoding, const struct silo_field *field, int code,
                   const char *format, va_list arguments) {
-    /* Longer than the members of the error: silo_fail_at cuts longer texts and marks the cut. */
+    /* `name` is longer than the error's `field`: silo_fail_at then cuts the name and marks the cut.
+     */
     char message[800], name[160];
     size_t length = 0;
     vsnprintf(message, sizeof message, format, arguments);
@@ -123,7 +124,7 @@ static int refuse_members(const struct silo_decoding *decoding, const struct sil
         silo_json_put_word(&missing, list->members[i].name);
         silo_json_put_word(&missing, "'");
     }
-    const int most = 300; /* bytes of each list of names in the error */
+    const int most = 300; /* at most this many bytes of each list of names are in the error */
     const int wrong = unknown.bytes < (size_t)most ? (int)unknown.bytes : most;
     const int absent = missing.bytes < (size_t)most ? (int)missing.bytes : most;
     if (unknown.failed || missing.failed)

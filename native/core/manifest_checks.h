@@ -21,7 +21,8 @@ struct silo_field {
 #define SILO_FIELD_MEMBER(parent, member) (&(struct silo_field){(parent), (member), 0})
 #define SILO_FIELD_ITEM(parent, number) (&(struct silo_field){(parent), NULL, (number)})
 
-/* The context of decoding: where values are allocated, and what messages need. */
+/* The context of decoding a manifest: where values are allocated, which names are known, and the
+ * facts that error messages contain. */
 struct silo_decoding {
     struct silo_arena *arena; /* decoded values are allocated in it */
     const char *file;         /* name of the file, for messages */
@@ -49,7 +50,7 @@ int silo_need_members(const struct silo_decoding *decoding, const struct silo_fi
                       const struct silo_json **members);
 
 /* Checks the values that silo_need_members found, for members with a check in `list`. `field` is
- * the object's. */
+ * the position of the object. */
 int silo_check_members(const struct silo_decoding *decoding, const struct silo_field *field,
                        const struct silo_member_list *list, const struct silo_json *const *members);
 

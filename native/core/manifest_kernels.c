@@ -119,7 +119,8 @@ static int decode_contiguous(const struct silo_decoding *decoding, const struct 
     return 0;
 }
 
-/* Checks the cases or the trials of a kernel: null, or a blob of that kind. */
+/* Checks the member for the cases or the trials of a kernel, which must be null or the number of a
+ * blob of the kind `kind`. */
 static int check_document(const struct silo_manifest *manifest,
                           const struct silo_decoding *decoding, const struct silo_field *field,
                           const struct silo_json *index, const char *kind) {

@@ -286,7 +286,8 @@ static int decode_block(const struct silo_decoding *decoding, const struct silo_
         return silo_refuse(decoding, field, "a block of %lld x %lld x %lld threads has not %lld",
                            (long long)block[0], (long long)block[1], (long long)block[2],
                            (long long)launch->threads);
-    if (block[1] == 1 && block[2] == 1) /* such a block must be left out */
+    /* A one-dimensional block must be left out, because `threads` states its size. */
+    if (block[1] == 1 && block[2] == 1)
         return silo_refuse(decoding, field, "not launch info: a block of one dimension");
     return 0;
 }
@@ -310,8 +311,8 @@ static int decode_align(const struct silo_decoding *decoding, const struct silo_
     return 0;
 }
 
-/* Decodes `counts_blocks`. It must be left out if it is false, and if a cluster is one block,
- * because it would have no effect then. */
+/* Decodes `counts_blocks`. The file must leave this member out if its value is false or if the
+ * cluster is a single block, because the member would have no effect then. */
 static int decode_counts_blocks(const struct silo_decoding *decoding,
                                 const struct silo_field *field, const struct silo_json *node,
                                 struct silo_launch_info *launch) {
@@ -323,7 +324,8 @@ static int decode_counts_blocks(const struct silo_decoding *decoding,
                : silo_refuse(decoding, field, "not launch info: counts_blocks");
 }
 
-/* Checks the member for loaders of libraries. It is not used here: libsilo has no such loaders. */
+/* Checks the member that names a loader for libraries. The value is not used, because libsilo has
+ * no such loaders. */
 static int check_loader(const struct silo_decoding *decoding, const struct silo_field *field,
                         const struct silo_json *node) {
     struct silo_string text;

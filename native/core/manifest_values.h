@@ -21,7 +21,7 @@ int silo_values_order(const struct silo_value *left, const struct silo_json *lef
                       const struct silo_value *right, const struct silo_json *right_node,
                       int *order);
 
-/* Whether a value can be compared: integers too large for a double cannot. */
+/* Whether a value can be compared with other values: an integer too large for a double cannot. */
 bool silo_value_is_ordered(const struct silo_value *value);
 
 /* Whether a JSON value is the written form of a config. */

@@ -191,8 +191,8 @@ static int decode(struct silo_manifest *manifest, const struct silo_decoding *de
                : -1;
 }
 
-/* Adds the lengths of a variant's table rows to `*length`, and checks the limit. The variant was
- * checked. */
+/* Adds the lengths of a variant's table rows to `*length`, and refuses a sum above the limit for a
+ * kernel's decoded variants (SILO_EXPANDED_SHARE). The variant was checked by the caller. */
 static int expand(struct silo_manifest *manifest, const struct silo_decoding *decoding,
                   const struct silo_field *field, const struct silo_json *node, uint64_t *length) {
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++)

@@ -4,12 +4,13 @@
 
 #include "manifest_state.h"
 
-/* Makes the groups of a kernel, whose head was decoded, and stores them in its `info`. */
+/* Makes the groups of a kernel, which silo_kernel_head has decoded, and stores them in the kernel's
+ * `info`. */
 int silo_variants_group(struct silo_manifest *manifest, const struct silo_decoding *decoding,
                         uint32_t kernel);
 
-/* Returns a variant, decoded at its first use; NULL with the error filled. The kernel's head was
- * decoded. */
+/* Returns a variant, decoded at its first use; NULL with the error filled. Call silo_kernel_head
+ * for the kernel first. */
 const struct silo_variant *silo_variants_get(struct silo_manifest *manifest,
                                              const struct silo_decoding *decoding, uint32_t kernel,
                                              uint32_t number);

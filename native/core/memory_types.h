@@ -7,7 +7,7 @@
 struct silo_memory_type {
     const char *name;     /* name for messages */
     struct silo_gpu *gpu; /* the driver that allocates it; NULL: none of `silo_gpus` */
-    bool shared;          /* GPUs can access it, whichever device it reports */
+    bool shared; /* all GPUs of `gpu` can use the memory, whichever device an array reports */
 };
 
 /* Returns the entry of a DLPack device type. Unknown types have an entry, too. */

@@ -148,8 +148,8 @@ static int larger(int left, int right) {
     return left > right ? left : right;
 }
 
-/* Writes one branch of a conditional; if `node` is NULL, the constant `number`. With `truth`, the
- * result is converted to 0 or 1. */
+/* Writes the instructions of one branch of a conditional, or of the constant `number` if `node` is
+ * NULL. With `truth`, the result is converted to 0 or 1. */
 static int emit_branch(struct writer *writer, const struct silo_node *node, int64_t number,
                        bool truth) {
     if (node == NULL)

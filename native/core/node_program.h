@@ -1,6 +1,6 @@
-/* Compiles expressions of a bundle to programs of expression.h. All values that are known before a
- * call are constants in them (silo.launch.runtime.grid_programs, silo.core.expressions). Python
- * makes the same instructions. */
+/* Compiles expressions of a bundle to programs of expression.h. Values that are known before a call
+ * become constants of the programs (silo.launch.runtime.grid_programs, silo.core.expressions).
+ * Python makes the same instructions. */
 #ifndef SILO_NODE_PROGRAM_H
 #define SILO_NODE_PROGRAM_H
 

@@ -162,7 +162,7 @@ int silo_node_apply(uint8_t op, const int64_t *operands, int64_t *value) {
 
 /* ---- leaves ---- */
 
-/* Fails with the text, and frees it. Returns -1. */
+/* Fills `error` with SILO_ERROR_EXPRESSION and the text, and frees the text. Returns -1. */
 static int refuse(struct silo_wording *text, silo_error *error) {
     silo_fail(error, SILO_ERROR_EXPRESSION, "%s", silo_wording_read(text));
     silo_wording_clear(text);

@@ -340,8 +340,8 @@ int silo_packing_check(const struct silo_packing *packing, const uint64_t *codes
     return 0;
 }
 
-/* Returns the guard word that every valid argument of a parameter has by the declared type, without
- * flags; 0 if the declaration does not determine the word. */
+/* Returns the guard word, without flags, that every argument of the parameter's declared type has;
+ * 0 if the declaration does not determine the word. */
 static uint64_t declared_code(const struct silo_parameter *parameter) {
     const struct silo_dtype type = parameter->type;
     switch ((enum silo_parameter_kind)parameter->kind) {

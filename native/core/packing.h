@@ -8,7 +8,7 @@
 #include "struct_form.h"
 #include "tensor_map.h"
 
-/* How a parameter is made. */
+/* How a parameter of a binary is made from the arguments of a call. */
 enum silo_pack {
     SILO_PACK_SLOT, /* the low bytes of an argument's slot */
     SILO_PACK_FP32, /* the slot holds a double, which is narrowed */
@@ -21,8 +21,8 @@ enum silo_pack {
     SILO_PACK_ARRAY_MAP,  /* the tensor map of an array */
 };
 
-/* The kind of argument that a parameter of the binary needs. Checked when a binding is added to the
- * guard's table. */
+/* The kind of argument that a parameter of the binary needs. Checked when loaded code is added to
+ * the guard's table. */
 enum silo_abi {
     SILO_ABI_POINTER,
     SILO_ABI_BOOL,
@@ -52,7 +52,7 @@ struct silo_packed {
     uint8_t abi;    /* enum silo_abi */
     uint8_t bits;   /* size of the ABI type */
     uint8_t writes; /* the kernel writes through this pointer */
-    /* Used only for parts of a descriptor: */
+    /* Used only for parts of a descriptor, tensor maps and structs: */
     uint8_t part; /* enum silo_part */
     uint8_t axis; /* axis of an extent or stride; for a tensor map or a struct, its index in `maps`
                      or `structs` */
@@ -65,7 +65,8 @@ struct silo_packed {
 /* All parameters of a binary in order. Constant once it is made. */
 struct silo_packing {
     uint32_t count;
-    uint32_t room; /* words needed in `params` of silo_pack: `count` and the structs after them */
+    uint32_t room; /* words needed in `params` of silo_pack: `count`, plus the words of the structs
+                      by value */
     bool takes_scratch; /* some parameter is made by SILO_PACK_SCRATCH or SILO_PACK_PROFILE */
     bool gathers; /* some entries are members of structs, so that the binary has fewer parameters
                      than `count` */
@@ -84,7 +85,7 @@ struct silo_layout_item {
     const char *part; /* part of a descriptor ("base", "shape.0", ...) or member of a struct by
                          value ("member.OFFSET.SIZE"); else NULL */
     int32_t slot;     /* index of the kernel's parameter; unused for scratch memory */
-    uint32_t rank;    /* rank of the descriptor, for a part of it */
+    uint32_t rank;    /* for a part of a descriptor: the descriptor's rank */
     bool writes;      /* the kernel writes through this parameter */
     const struct silo_map_form *map;     /* encoding of a "tensormap"; else NULL */
     const struct silo_struct_form *form; /* members of a "struct"; else NULL */
@@ -92,8 +93,8 @@ struct silo_layout_item {
 
 /* Makes a packing of `count` parameters for `function`, which gives the sizes of scratch memory.
  * Returns -1 with SILO_ERROR_MEMORY, or with SILO_ERROR_UNSUPPORTED and `*wrong` as the number of
- * the invalid item (-1 if the fault is not in an item). The packing must be cleared in either case.
- */
+ * the invalid item (-1 if the fault is not in an item). After success and after failure, the caller
+ * must release `packing` with silo_packing_clear. */
 int silo_packing_init(struct silo_packing *packing, const struct silo_layout_item *items,
                       size_t count, const struct silo_function *function, int32_t *wrong,
                       silo_error *error);
@@ -119,8 +120,8 @@ const char *silo_packed_noun(const struct silo_packed *packed, char *buffer, siz
 int silo_packing_check(const struct silo_packing *packing, const uint64_t *codes, int32_t count,
                        char *buffer, size_t size, int32_t *index, const char **expected);
 
-/* Checks that all calls fit by the declared types of the parameters, so that no guard is needed.
- * Returns 0, or -1 with the first parameter that does not fit in `*index`. */
+/* Checks that any arguments of the parameters' declared types can be passed to the binary, so that
+ * calls need no guard. Returns 0, or -1 with the first parameter that does not fit in `*index`. */
 int silo_packing_check_declared(const struct silo_packing *packing,
                                 const struct silo_parameter *parameters, int32_t count,
                                 int32_t *index);
@@ -133,8 +134,8 @@ struct silo_values {
                         or the index of a descriptor; slots[SILO_SLOT_NULL] is 0 */
     uint64_t *scratch; /* addresses of scratch and profiling memory */
     struct silo_descriptor *descriptors;
-    /* For each parameter: number of axes, extents and strides if it is an array whose layout is in
-     * the key or is passed; else NULL. May be NULL as a whole. */
+    /* For each parameter: number of axes, extents and strides if it is an array whose layout the
+     * guard compares or the code takes as parameters; else NULL. May be NULL as a whole. */
     const uint64_t *const *layouts;
 };
 
@@ -174,15 +175,15 @@ SILO_INLINE bool silo_begins_struct(const struct silo_packing *packing, uint32_t
                                       item->member_at <= previous->member_at);
 }
 
-/* Copies the members of structs by value together. Afterwards `params` has the parameters of the
- * binary. */
+/* Copies the members of each struct by value into that struct. Afterwards `params` has the
+ * parameters of the binary. */
 void silo_pack_gather(const struct silo_packing *packing, void **params);
 
 /* Fills `params` (of packing->room words) with pointers to the values of a launch. The values stay
  * in the memory of `values`: floats are narrowed in their slots, which must not be read afterwards.
  * Returns SILO_ALL_PACKED, or the number of a parameter that cannot be made: `map` returned NULL,
- * or the descriptor or array has other axes than the binary expects (see silo_pack_refuse; possible
- * only in calls without a guard). */
+ * or the number of axes or a value of the descriptor or array does not fit the binary (see
+ * silo_pack_refuse; possible only in calls without a guard). */
 SILO_INLINE int32_t silo_pack(const struct silo_packing *packing, const struct silo_values *values,
                               void **params, silo_map_function *map, void *context) {
     for (uint32_t i = 0; i < packing->count; i++) {
@@ -235,8 +236,9 @@ SILO_INLINE int32_t silo_pack(const struct silo_packing *packing, const struct s
     return SILO_ALL_PACKED;
 }
 
-/* Fills `error` for parameter `number`, whose descriptor or array has other axes than expected:
- * SILO_ERROR_SHAPE. Returns -1. */
+/* Fills `error` with SILO_ERROR_SHAPE for parameter `number`, whose descriptor or array does not
+ * fit the binary: it has another number of axes, or extents or strides that are too large. Returns
+ * -1. */
 int silo_pack_refuse(const struct silo_packing *packing, const struct silo_values *values,
                      int32_t number, const char *kernel, const char *argument, silo_error *error);
 

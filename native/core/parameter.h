@@ -15,15 +15,16 @@ enum silo_parameter_kind {
 };
 
 enum silo_parameter_flags {
-    SILO_PARAMETER_SPECIALIZE = 1, /* divisibility by 16 and equality with 1 are part of the key */
-    SILO_PARAMETER_ALIGN = 2,      /* 16-byte alignment is part of the key */
-    SILO_PARAMETER_KEY = 4,        /* the bucket of its value is part of the key */
-    SILO_PARAMETER_OPTIONAL = 8,   /* may be left out: the config gives its value */
-    SILO_PARAMETER_WRITES = 16,    /* the kernel is known to write through it */
-    SILO_PARAMETER_EXACT = 32,     /* its exact value is part of the key */
-    SILO_PARAMETER_OPEN_KEY = 64,  /* with KEY: only in calls that leave an option to the config */
-    SILO_PARAMETER_COUNTED = 128, /* if left out, the key records whether the grid is plain integers
-                                     (SILO_FLAG_PLAIN_GRID) */
+    SILO_PARAMETER_SPECIALIZE = 1, /* the guard compares divisibility by 16 and equality with 1 */
+    SILO_PARAMETER_ALIGN = 2,      /* the guard compares 16-byte alignment */
+    SILO_PARAMETER_KEY = 4,        /* the guard compares the bucket of the argument */
+    SILO_PARAMETER_OPTIONAL = 8, /* if a call leaves the argument out, the config gives the value */
+    SILO_PARAMETER_WRITES = 16,  /* the kernel is known to write through the pointer */
+    SILO_PARAMETER_EXACT = 32,   /* the guard compares the exact value of the argument */
+    SILO_PARAMETER_OPEN_KEY = 64, /* with KEY: the guard compares the bucket only if the call leaves
+                                     an option to the config */
+    SILO_PARAMETER_COUNTED = 128, /* if a call leaves the argument out, the guard compares whether
+                                     the call's grid consists of integers (SILO_FLAG_PLAIN_GRID) */
 };
 
 /* The facts about a parameter that each call reads. Its name and default are stored elsewhere. */

@@ -55,8 +55,8 @@ struct silo_plan_backend {
      * replays, with the values of the last one. Only one thread may use the plan from `begin` to
      * the end of `launch`. -1 with `error`. */
     int (*begin)(void *state, uint8_t **block, silo_error *error);
-    /* Runs a replay, without allocating. After -1 nothing was launched, unless `error` says how
-     * much was. */
+    /* Runs a replay, without allocating. After -1 nothing was launched, unless the text of `error`
+     * states how many launches were made. */
     int (*launch)(void *state, void *stream, silo_error *error);
     /* Closes the plan without waiting: memory that running replays use is freed once they are done.
      */

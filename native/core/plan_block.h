@@ -1,6 +1,6 @@
-/* The memory that the first node of a plan's graph reads: which nodes of the graph get another
- * grid, other parameters, or are enabled or disabled before they run. Written by graph_plan.c, and
- * read on the device by native/gpu/plan_update.cu, so that this file is both C and CUDA C++.
+/* The memory that the first node of a plan's graph reads: which nodes of the graph get a new grid,
+ * new parameters, or are enabled or disabled before they run. Written by graph_plan.c, and read on
+ * the device by native/gpu/plan_update.cu, so that this file is both C and CUDA C++.
  *
  * A ring of blocks is in pinned host memory. Replay number r (from 0) reads block r % slots: a
  * struct silo_plan_head, `count` structs silo_plan_update, then the bytes of parameters. A node
@@ -60,7 +60,7 @@ struct silo_plan_device {
     uint64_t nodes, runs; /* addresses of arrays of silo_plan_device_node and silo_plan_run */
 };
 
-/* Codes in a report that the CUDA runtime does not have. */
+/* Codes of a report that are not error codes of the CUDA runtime. */
 #define SILO_PLAN_OTHER_REPLAY 0x10000u /* the block in the ring belongs to another replay */
 
 /* The kernel's report, in pinned host memory that the device writes. */

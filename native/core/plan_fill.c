@@ -106,8 +106,8 @@ SILO_INLINE uint64_t slot_of(const struct silo_plan_grid *grid, const uint64_t *
     return grid->slot_value[i] >= 0 ? values[grid->slot_value[i]] : grid->slots[i];
 }
 
-/* Evaluates a grid whose axes are all of the usual kind (struct silo_usual_axis) from the slots
- * that they read. Returns false if silo_grid_evaluate must be called. */
+/* Evaluates a grid, each axis of which is a constant or a rounded-up quotient of an argument
+ * (struct silo_usual_axis). Returns false if silo_grid_evaluate must be called. */
 SILO_INLINE bool usual(const struct silo_plan_grid *grid, const uint64_t *values, int64_t dims[3]) {
     uint64_t slots[SILO_MAX_PARAMETERS];
     for (int32_t i = 0; i < grid->declared->axes; i++) {

@@ -40,7 +40,8 @@ struct silo_plan_value {
     silo_instruction *program; /* owned */
 };
 
-/* A condition on a value. If it does not hold, the form cannot serve the replay. */
+/* A condition on a value. If the condition does not hold, the recorded launches cannot serve the
+ * replay. */
 struct silo_plan_check {
     uint32_t value;
     bool fixed; /* true: the value itself must equal `word`; false: the guard word of the value as a
@@ -84,7 +85,7 @@ struct silo_plan_grid {
      */
     int32_t axis[3];
     int64_t extent[3];
-    uint64_t most;   /* the most programs that the node's scratch memory is for; 0: no limit */
+    uint64_t most;   /* the most programs for which the node has scratch memory; 0: no limit */
     int32_t count;   /* number of the kernel's parameters */
     uint64_t *slots; /* owned, for a declared grid: the kernel's arguments in the recording */
     uint64_t *codes; /* owned: the guard words of these arguments */
@@ -131,7 +132,7 @@ struct silo_plan_form {
 enum silo_plan_filled {
     SILO_PLAN_FILLED,
     SILO_PLAN_OTHER_FORM, /* check number `*check` does not hold, or scratch memory is too small:
-                             another form is needed */
+                             other recorded launches (another form) are needed */
     SILO_PLAN_REFUSED,    /* `error` is filled: a grid or a tensor map is invalid */
 };
 

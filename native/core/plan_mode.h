@@ -34,8 +34,8 @@ struct silo_plan_facts {
     enum silo_plan_mode best; /* the best way that may be used; 0: any */
 };
 
-/* Returns the way, and writes to `reason` why no better way is used. `size` is the size of
- * `reason`; 512 bytes are enough. */
+/* Returns the best way of launching that the facts allow, and writes to `reason` why no better way
+ * is used. `size` is the size of `reason`; 512 bytes are enough. */
 enum silo_plan_mode silo_plan_mode_choose(const struct silo_plan_facts *facts, char *reason,
                                           size_t size);
 

@@ -16,7 +16,7 @@
 
 /* ---- the kernel ---- */
 
-/* Held while the kernel is loaded, and to access `retired`. */
+/* Held while the updating kernel is loaded, and to access `retired`. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* The updating kernel on each device; never unloaded. */
 static struct {
@@ -42,7 +42,8 @@ static const void *updater_code(const struct silo_gpu_device *device, size_t *si
     return updater_ptx;
 }
 
-/* The caller holds `lock`. */
+/* Loads the updating kernel on a device, and stores it in `updaters`. Returns -1 with `error`. The
+ * caller holds `lock`. */
 static int load_updater(struct silo_gpu_device *device, silo_error *error) {
     struct silo_function *function = calloc(1, sizeof *function);
     size_t size;
@@ -80,7 +81,7 @@ static int fail(silo_error *error, const struct silo_gpu_device *device, const c
     return silo_gpu_fail(error, device->gpu, SILO_ERROR_LAUNCH, action, code);
 }
 
-/* Called between silo_gpu_enter and silo_gpu_leave. */
+/* Frees the ring's memory and event. Called between silo_gpu_enter and silo_gpu_leave. */
 static void free_memory(const struct silo_plan_ring *ring) {
     const struct silo_gpu *gpu = ring->device->gpu;
     if (ring->event != NULL)

@@ -49,8 +49,8 @@ int silo_plan_ring_check(const struct silo_plan_ring *ring, silo_error *error);
 void silo_plan_ring_retire(const struct silo_plan_ring *ring);
 void silo_plan_rings_sweep(void);
 
-/* In a child made by fork(): initializes the lock again, which a thread of the parent may have
- * held. */
+/* In a child made by fork(): initializes the lock again, because a thread of the parent may have
+ * held the lock. */
 void silo_plan_rings_renew(void);
 
 #endif

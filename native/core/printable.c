@@ -1,7 +1,8 @@
 #include "printable.h"
 
-/* The list is fixed, so that the version of Unicode does not decide which bundles can be read. A
- * test compares the list with tests/samples/hidden_characters.py. */
+/* The ranges of code points that names must not contain. The list is fixed, so that the version of
+ * Unicode does not decide which bundles can be read. A test compares the list with
+ * tests/samples/hidden_characters.py. */
 static const uint32_t HIDDEN[][2] = {
     {0x0000, 0x001F},   {0x007F, 0x00A0},   {0x00AD, 0x00AD},    {0x0600, 0x0605},
     {0x061C, 0x061C},   {0x06DD, 0x06DD},   {0x070F, 0x070F},    {0x0890, 0x0891},

@@ -23,8 +23,9 @@ struct silo_served {
     struct silo_served *next; /* owned: the list of the kernel */
 };
 
-/* Compiles the declared grid of a variant on a device. -1 with SILO_ERROR_EXPRESSION; `grid` must
- * be cleared in either case. */
+/* Compiles the declared grid of a variant on a device. -1 with SILO_ERROR_EXPRESSION or
+ * SILO_ERROR_MEMORY. After success and after failure, the caller must release `grid` with
+ * silo_grid_clear. */
 int silo_served_grid(const struct silo_kernel_info *kernel, const struct silo_variant *variant,
                      const struct silo_call_device *device, struct silo_grid_programs *grid,
                      silo_error *error);

@@ -19,8 +19,8 @@ struct silo_shape {
     int64_t strides[SILO_MAX_AXES];
 };
 
-/* Each function that checks an array returns -1 with SILO_ERROR_SHAPE if no array can have these
- * numbers. The caller puts the error text behind the array's name. */
+/* Each function that checks an array returns -1 with SILO_ERROR_SHAPE if no array can have the
+ * given rank, extents or strides. The caller puts the error text behind the array's name. */
 
 int silo_shape_check_rank(int64_t ndim, silo_error *error);
 

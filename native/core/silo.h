@@ -47,14 +47,15 @@ SILO_API const char *silo_version(void);
 
 enum silo_code {
     SILO_OK = 0,
-    /* Errors in files. `field` and `offset` of the error say where in the file. */
+    /* Errors in files. `field` and `offset` of the error are the position of the fault in the file.
+     */
     SILO_ERROR_FILE = 1,      /* cannot be opened or read */
     SILO_ERROR_FOREIGN = 2,   /* not a .silo file */
     SILO_ERROR_TRUNCATED = 3, /* the file ends too early */
     SILO_ERROR_DAMAGED = 4,   /* a hash does not match, or a rule of the format is broken */
     SILO_ERROR_NEWER = 5,     /* written by a newer Silo */
-    SILO_ERROR_TOO_LARGE = 6, /* reading it would take more memory than is allowed */
-    SILO_ERROR_CODEC = 7,     /* stored with zstd, and libzstd was not found */
+    SILO_ERROR_TOO_LARGE = 6, /* reading the file would take more memory than is allowed */
+    SILO_ERROR_CODEC = 7,     /* the bundle is stored with zstd, and libzstd was not found */
     /* Errors in calls. */
     SILO_ERROR_USAGE = 20,     /* a null pointer, a wrong number of arguments, ... */
     SILO_ERROR_NO_KERNEL = 21, /* no kernel of that name */
@@ -64,7 +65,7 @@ enum silo_code {
     SILO_ERROR_DTYPE = 25,     /* an array whose elements have another type than the kernel takes */
     SILO_ERROR_MISALIGNED = 26,  /* an address that is not aligned as every variant requires */
     SILO_ERROR_SHAPE = 27,       /* an array whose shape or strides no variant accepts */
-    SILO_ERROR_GRID = 28,        /* no grid is declared or given, or one is negative or too large */
+    SILO_ERROR_GRID = 28,        /* no grid at all, or a dimension that is negative or too large */
     SILO_ERROR_EXPRESSION = 29,  /* overflow or division by zero in a grid or derived constant */
     SILO_ERROR_NO_VARIANT = 30,  /* no variant fits; `details` has the reason against each */
     SILO_ERROR_UNTRUSTED = 31,   /* native code for this CPU that is not trusted */
@@ -340,7 +341,7 @@ typedef struct silo_step_plan silo_plan;
 SILO_API int silo_plan_begin(const silo_queue *queue, silo_plan **plan, silo_error *error);
 
 /* Adds a launch to the step: like silo_launch, without launching yet. A launch with an empty grid
- * does nothing. A kernel that needs scratch memory fails with SILO_ERROR_UNSUPPORTED. After an
+ * does nothing. A kernel that takes structs by value fails with SILO_ERROR_UNSUPPORTED. After an
  * error the step cannot be run. */
 SILO_API int silo_plan_add(silo_plan *plan, silo_kernel *kernel, const silo_argument *arguments,
                            size_t count, const silo_call *call, silo_error *error);
@@ -348,8 +349,9 @@ SILO_API int silo_plan_add(silo_plan *plan, silo_kernel *kernel, const silo_argu
 /* Runs the launches added since the last run on a stream of the plan's device (NULL: the default
  * stream; a CPU has no other). Each launch waits for the one before. If no launch was added, the
  * last step is launched again. The first run of a sequence of kernels and variants builds a graph,
- * which takes long; the plan keeps the last 64 sequences. After an error nothing was launched,
- * unless the error text says how many launches were. */
+ * which takes long; the plan keeps the last 64 sequences. If no graph can be made ("singly" of
+ * silo_plan_explain), a kernel that needs scratch memory fails with SILO_ERROR_UNSUPPORTED. After
+ * an error nothing was launched, unless the error text says how many launches were. */
 SILO_API int silo_plan_run(silo_plan *plan, void *stream, silo_error *error);
 
 /* ---- plans of a bundle: recorded by silo.step in Python ---- */

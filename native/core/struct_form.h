@@ -17,7 +17,8 @@ struct silo_struct_leaf {
 
 struct silo_struct_form {
     uint8_t count;
-    uint8_t axes;  /* the fewest axes that an array must have */
+    uint8_t axes; /* an array needs at least this many axes: 1 more than the last axis that a member
+                     reads */
     uint8_t bytes; /* size of the struct, including padding at the end */
     bool points;   /* the address is a member */
     struct silo_struct_leaf leaves[SILO_MAX_LEAVES];

@@ -1,5 +1,5 @@
-/* Reads the tagged arguments of a call (silo.h) into slots and guard words. They are the same as
- * for a call from Python, so that both choose the same variant. */
+/* Reads the tagged arguments of a call (silo.h) into slots and guard words. Slots and words equal
+ * those of the same call from Python, so that C and Python choose the same variant. */
 #ifndef SILO_TAGGED_H
 #define SILO_TAGGED_H
 
@@ -18,7 +18,7 @@ enum silo_constant_tag {
     SILO_TAG_TYPE = 4, /* the next word is the element type */
     SILO_TAG_BOOL = 5,
     SILO_TAG_NONE = 6,
-    SILO_TAG_DEFAULT = 7, /* the kernel's default, of any kind */
+    SILO_TAG_DEFAULT = 7, /* the parameter's default, of a type that no argument has (a tuple) */
 };
 
 /* The state of reading a call. The caller owns the arrays. */
@@ -28,8 +28,9 @@ struct silo_tagged {
     int32_t argument_count;
     int32_t device;  /* enum silo_device_kind of the call's queue */
     uint64_t *slots; /* a slot for each parameter; slots[-1] is 0 */
-    uint64_t *key;   /* a word for each parameter, then further words (silo_tagged_extra) */
-    uint32_t words;  /* number of words of the key so far */
+    uint64_t *key;  /* the words that the guard compares: one for each parameter, then further words
+                       (silo_tagged_extra) */
+    uint32_t words; /* number of words of `key` so far */
     uint32_t descriptors_used;
     bool new_text; /* the call has a text that no earlier call had, so that no key in the guard
                       matches */
@@ -39,8 +40,8 @@ struct silo_tagged {
     /* For each parameter the axes, extents and strides of its array, as in struct silo_values; NULL
      * if the code depends on no argument's extents. */
     const uint64_t **layouts;
-    uint64_t *passed; /* where to write the next shape and strides that are passed to code but not
-                         in the key */
+    uint64_t *passed; /* where to write the next shape and strides that the code takes as
+                         parameters, but that the guard does not compare */
 };
 
 /* Returns the most words that the arguments of a call take in its key. */
@@ -63,7 +64,7 @@ int silo_tagged_other(struct silo_tagged *tagged, int32_t index, silo_error *err
  * exact value of an argument that the code depends on, the value of a constant. */
 void silo_tagged_extra(struct silo_tagged *tagged);
 
-/* Adds the extents on which code depends to the key, and `grid` (three dimensions, or NULL). */
+/* Adds the extents that the guard compares, and `grid` (three dimensions, or NULL), to `key`. */
 int silo_tagged_extents(struct silo_tagged *tagged, const int64_t *grid, silo_error *error);
 
 /* Encodes a constant as two words. Returns false if it is a text without a number. */
@@ -74,7 +75,7 @@ bool silo_tagged_constant(const struct silo_texts *texts, const silo_argument *a
  * array to `room`, which has SILO_MAX_AXES items. */
 const int64_t *silo_tagged_strides(const silo_argument *argument, int64_t *room);
 
-/* Reads all arguments. */
+/* Reads all arguments of a call into `slots` and `key`. Returns 0, or -1 with `error` filled. */
 SILO_INLINE int silo_tagged_read(struct silo_tagged *tagged, silo_error *error) {
     const struct silo_intake *intake = tagged->intake;
     for (int32_t i = 0; i < intake->count; i++) {

@@ -16,7 +16,7 @@ struct silo_text {
     char data[];
 };
 
-/* Initialize with zeros. */
+/* A hash table from texts to numbers. Initialize with zeros. */
 struct silo_texts {
     struct silo_text *buckets[64]; /* owned, atomic: linked lists that grow at their heads */
     uint64_t count;

@@ -6,7 +6,8 @@
 
 #include <stdarg.h>
 
-/* Initialize with {0}. If memory runs out, `failed` is set and the addition is left out. */
+/* A text that grows. Initialize with {0}. If memory runs out, `failed` is set and the addition is
+ * left out. */
 struct silo_wording {
     char *data; /* owned: release with free(); NULL while it is empty */
     size_t length, room;
