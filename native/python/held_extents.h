@@ -31,8 +31,8 @@ struct silo_held {
     uint32_t objects;
 };
 
-/* Adds the words of argument `index`, which was read into the frame. Returns -1 with an
- * ArgumentError set. */
+/* Adds the words of the extents of argument `index`, which was read into the frame. Returns -1 with
+ * an ArgumentError set. */
 int silo_extents_read(const struct silo_plan *plan, const struct silo_extents *extents,
                       int32_t index, PyObject *object, struct silo_held position,
                       struct silo_frame *frame);

@@ -9,8 +9,8 @@
 
 #include <stdlib.h>
 
-/* The most questions to torch before each call: callables that decide whether torch must see the
- * call. */
+/* The most callables that are called before each call of the operator to decide whether torch must
+ * see the call. */
 #define QUESTIONS 8
 /* The most classes that are remembered for an argument. */
 #define CLASSES 8
@@ -107,7 +107,7 @@ static int is_quiet(const struct operator_call *self, PyObject *const *arguments
         if (busy != 0)
             return busy < 0 ? -1 : 0;
     }
-    int enabled = -2; /* not read so far */
+    int enabled = -2; /* whether gradients are computed: -2 until it is read */
     for (int32_t i = 0; i < self->count; i++) {
         const struct operand *operand = &self->operands[i];
         if (!operand->tensor || arguments[i] == Py_None)

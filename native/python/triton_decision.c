@@ -13,8 +13,8 @@ static PyObject *dtype_texts[SCALAR_TYPES]; /* owned: str(dtype), by torch's num
 static PyObject *s_dtype;
 
 /* The last key that was looked up in a cache. The next call usually has an equal key: then no tuple
- * is made, and the cache finds its own tuple by its address. The config itself is read from the
- * cache each time. */
+ * is made, and the look-up with the cache's own tuple succeeds by comparing addresses. The config
+ * itself is read from the cache each time. */
 struct cached_key {
     const void *cache; /* compared only, never read */
     PyObject *key;     /* owned tuple of plain values, or NULL */
@@ -109,7 +109,7 @@ static int read_parts(struct parts *parts, PyObject *arg_names, PyObject *keys,
 }
 
 /* Returns whether two values are equal as parts of a key. It runs no Python code, and returns false
- * if that would be needed. */
+ * for values whose comparison would run some. */
 static bool is_same(PyObject *left, PyObject *other) {
     if (left == other)
         return true;
