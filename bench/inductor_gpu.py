@@ -8,8 +8,8 @@ appear in Triton's cache, which include those of torch's compile workers. Rows, 
 - ``second``: the same machine again,
 - ``fresh``: a machine without torch's and Triton's caches; with Silo, its store was carried along,
 - ``served``: a machine without any cache, served frozen from the one file that ``cold`` recorded; with Silo only,
-- ``ranks``: two processes at once with empty caches; reported is how many kernels have other configs in the second graph,
-  or are in only one graph.
+- ``ranks``: two processes at once with empty caches; it counts the kernels whose configs differ between the two graphs,
+  or that only one graph has.
 
 An *early* step comes right after the first call; the other steps come two seconds later. In the cold row with Silo a
 recording is on.
