@@ -298,9 +298,7 @@ class Gpu:
         """Do nothing: a real driver records no launches."""
 
     def verify(self, row: Row, context: Context) -> str:
-        """Capture three calls of the row into a graph; return ``ok`` if each launches the kernel once, else the
-        launches.
-        """
+        """Capture three calls of the row into a graph; return ``ok`` if each launches the kernel once, else a text."""
         stream = self.torch.cuda.Stream()
         try:
             with self.torch.cuda.stream(stream):

@@ -64,8 +64,7 @@ class Context:
 
     @cached_property
     def ptx(self) -> bytes:
-        """The PTX of a kernel ``nop`` with the declared parameters, for launchers without a compiler; ends in a zero.
-        """
+        """The PTX of a kernel ``nop`` with the declared parameters, for launchers without a compiler; ends in zero."""
         parameters = [f".param .u64 {name}" for name in self.case.pointer_names]
         parameters += [f".param .u32 {name}" for name in self.case.integer_names]
         # Code for sm_80 runs on every later GPU; drivers refuse code for much older ones.

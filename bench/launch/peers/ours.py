@@ -1,5 +1,4 @@
-"""Ways to launch with Silo: with the guard or without, from a bundle, with the GIL held, with addresses as arguments.
-"""
+"""Ways to launch with Silo: with the guard or without, from a bundle, with the GIL held, with addresses for arrays."""
 
 from __future__ import annotations
 
