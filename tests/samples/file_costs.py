@@ -19,7 +19,7 @@ from silo.settings import child_environment
 
 # The limit besides the file's own size, which docs/bundle-format.md promises.
 MOST_BYTES = 64 << 20
-# Far more than a second for each MiB of these files, because a test is no clock; reads that are too slow take minutes.
+# Far more than a second for each MiB of these files, because a busy machine slows a read; faulty reads take minutes.
 MOST_CPU_S = 15
 
 
