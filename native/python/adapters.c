@@ -133,8 +133,9 @@ static enum silo_adapter_kind classify(PyTypeObject *type) {
         return scalar_kind(type);
     if (PyType_IsSubtype(type, &PyUnicode_Type))
         return SILO_ADAPT_NOTHING;
-    /* CuPy's buffer protocol fails for GPU memory, and its capsules take ten times as long. Only
-     * CuPy is read this way: jax has the attribute too, but there it fails on the CPU. */
+    /* CuPy's buffer protocol fails for GPU memory, and its capsules take ten times as long as this
+     * attribute. Other libraries' arrays are read by the attribute only as a last resort (below):
+     * jax's have it too, but on the CPU reading it fails. */
     if (silo_is_from(type, "cupy") && has(type, s_cuda_dict))
         return SILO_ADAPT_CUDA_DICT;
     if (PyType_GetSlot(type, Py_bf_getbuffer) != NULL)

@@ -163,8 +163,8 @@ PyObject *silo_descriptor_stored_map(struct silo_members *members) {
 }
 
 int silo_descriptor_keep(PyObject *object, PyObject *map) {
-    /* The type's own __setattr__ is not called, because that of a frozen dataclass raises an error.
-     */
+    /* The type's own __setattr__ is not called, because a frozen dataclass's __setattr__ raises an
+     * error. */
     return PyObject_GenericSetAttr(object, s_map, map);
 }
 

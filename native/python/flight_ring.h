@@ -55,7 +55,8 @@ struct silo_flight_slot {
 
 #define SILO_FLIGHT_VIEW (UINT64_C(1) << 63)
 /* Bytes of a slot; parameters that do not fit are left out. It is an odd number of cache lines:
- * with a power of two, all slots would share a quarter of the cache. */
+ * with a power of two, the first lines of all slots would compete for the same few sets of a cache.
+ */
 #define SILO_FLIGHT_STRIDE 1088
 #define SILO_FLIGHT_WORDS                                                                          \
     ((SILO_FLIGHT_STRIDE - sizeof(struct silo_flight_slot)) / sizeof(uint64_t))

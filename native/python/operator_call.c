@@ -19,7 +19,7 @@
 struct operand {
     uint32_t classes; /* length of `class`; read without the lock, because entries below it are
                          complete */
-    PyTypeObject *class[CLASSES]; /* owned: the classes of arguments that torch accepted here */
+    PyTypeObject *class[CLASSES]; /* owned: classes that torch accepted for this argument */
     bool tensor;                  /* the argument is a tensor or None */
     bool watched;                 /* the argument's attribute requires_grad must be read */
     bool written;                 /* the kernel writes to it */
@@ -62,7 +62,7 @@ static int truth(PyObject *answer) {
     return value;
 }
 
-/* Returns whether torch has accepted an argument of this class here. */
+/* Returns whether torch has accepted an object of this class as this argument. */
 SILO_INLINE bool has_class(const struct operand *operand, PyTypeObject *class) {
     const uint32_t count = __atomic_load_n(&operand->classes, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < count; i++) {

@@ -191,7 +191,7 @@ void silo_torch_probe(PyObject *const *tensors, Py_ssize_t count) {
             silo_torch.device_index(handle, &index) != 0)
             return;
         types[i] = (uint16_t)type;
-        /* As in a tensor's memory: the device type is the first byte, the index the second. */
+        /* Packed as in a tensor's memory: first byte: device type; second byte: index. */
         devices[i] = (uint16_t)((device & 0xff) | (index & 0xff) << 8);
     }
     silo_torch.dtype_offset = find(tensors, types, count, 2);

@@ -17,7 +17,7 @@ static PyObject *s_dtype;
  * itself is read from the cache each time. */
 struct cached_key {
     const void *cache; /* compared only, never read */
-    PyObject *key;     /* owned tuple of plain values, or NULL */
+    PyObject *key;     /* owned tuple of int, bool, str and None, or NULL */
     PyObject *stored;  /* owned: the equal tuple in the cache; NULL if it was not searched for */
 };
 static struct cached_key cached_keys[CACHED_KEYS];
@@ -151,8 +151,8 @@ static SILO_NOINLINE PyObject *stored_key(PyObject *cache, const struct parts *p
     return NULL;
 }
 
-/* Keeps a key for the next look-up, unless this would keep objects other than plain values alive.
- */
+/* Keeps a key for the next look-up, unless a part is not an int, a bool, a str or None: the key
+ * would keep that object alive. */
 static void keep(struct cached_key *slot, const void *cache, const struct parts *parts,
                  PyObject *key, PyObject *stored) {
     for (Py_ssize_t i = 0; i < parts->count; i++) {

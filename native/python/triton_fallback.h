@@ -59,8 +59,8 @@ struct silo_triton_kernel {
     Py_ssize_t device_count, cached; /* lengths of `devices` and `caches` when last learnt */
     uint64_t launches;               /* number of launches that the guard served */
     uint64_t own_launches;           /* number of launches that Triton made */
-    PyObject *reasons;   /* owned dict: numbers of launches that Triton made, by reason, without the
-                            first of each kind */
+    PyObject *reasons;   /* owned dict: numbers of launches that Triton made, by reason; the first
+                            launch of each kind is not counted */
     PyObject *on_reason; /* owned callable: on_reason(reason) is called once for each reason */
     /* Owned: the reason why Triton makes every launch; NULL if `launcher` is set. */
     PyObject *refused;

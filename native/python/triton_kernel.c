@@ -65,8 +65,8 @@ static SILO_NOINLINE bool may_go(const struct silo_triton_kernel *kernel) {
     return result != NULL;
 }
 
-/* Clears the guard after the program emptied Triton's caches, so that the kernel is compiled again
- * here too. */
+/* Clears the guard after the program emptied Triton's caches, so that Silo compiles the kernel
+ * again, as Triton does. */
 static SILO_NOINLINE void forget(struct silo_triton_kernel *kernel) {
     kernel->device_count = PyDict_Size(kernel->devices);
     kernel->cached = PyDict_Size(kernel->caches);
