@@ -40,7 +40,7 @@ TRITON_COLD = "triton, cold cache"
 
 @dataclass(frozen=True)
 class Bar:
-    """The most milliseconds that the median of a step may take in a scenario."""
+    """A limit: the most milliseconds that the median of a step may take in a scenario."""
 
     scenario: str
     step: str
@@ -90,7 +90,7 @@ def figures(samples: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]
 def judge(scenarios: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return each bar with the measured value.
 
-    The last bar: Silo's processes import none of torch, Triton and numpy.
+    The last bar requires that Silo's processes import none of torch, Triton and numpy.
     """
     verdicts: list[dict[str, Any]] = []
     for bar in BARS:

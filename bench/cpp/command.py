@@ -49,7 +49,7 @@ def floor_arguments(bundle: Path, folder: Path, library: str) -> list[str]:
 def launch_samples(
     folder: Path, environment: dict[str, str], rounds: int, burst: int, library: str | None
 ) -> dict[str, dict[str, list[float]]]:
-    """Return what the C programs measured, by row and kind of call ("launch", "floor", "empty"): nanoseconds a call."""
+    """Return the C programs' samples, by row and kind of call ("launch", "floor", "empty"): nanoseconds a call."""
     program = str(folder / "launches")
     integers = ",".join(map(str, CASE.integer_values().values()))
     counts = [str(rounds), str(burst)]

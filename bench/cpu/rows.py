@@ -1,4 +1,4 @@
-"""Rows of the CPU benchmark over elements and over rows of matrices: kernels of the examples and of ``cpu_kernels``."""
+"""Rows of the CPU benchmark over elements and over rows of matrices: kernels of the examples and ``kernels.py``."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ GRID = (7, 1, 1)
 THREADS = 128  # threads of a block: Triton's default of 4 warps
 BLOCK = 1024
 ELEMENTS = 1024
-# None is 0 or 1 (Triton makes an argument of 1 a constant), some are multiples of 16; cdiv(first, BLOCK) == GRID[0].
+# No value is 0 or 1 (Triton makes a 1 a constant), some are multiples of 16; cdiv(first, BLOCK) == GRID[0].
 INTEGERS = (7168, 17, 33, 128, 7, 2, 99, 4096)
 CONSTEXPRS = (64, 32, 128, 16, 8, 256, 2, 4)
 

@@ -362,7 +362,7 @@ def main() -> None:
             document["sizes"][kernel][f"{rule} from both ends"] = summary(ends[rule][0])
         for rule, values in document["sizes"][kernel].items():
             print(f"{kernel}, {len(rows)} sizes, {SIZES_MEASURED[len(rows)]} measured, {rule}: {values}")
-        # the bars are about the random starts; the start from both ends is reported only
+        # the bars are about the random starts; the start from both ends is only reported
         for rule in ("learnt", "shortlist"):
             figures = document["sizes"][kernel][rule]
             if figures["geomean"] > GEOMEAN_BAR or figures["worst"] > WORST_BAR:

@@ -1,7 +1,7 @@
 """Kernels for the CPU that ``bench.tune.unseen`` measures at many sizes.
 
-``row_softmax`` and ``transposed`` were written after the model, ``row_most`` and ``biased_gelu`` to check the mean of
-near sizes. Random splits of the last two were looked at while that mean was written.
+``row_softmax`` and ``transposed`` were written after ``silo.tuner.loss_model``, ``row_most`` and ``biased_gelu`` to
+check the model's mean of near sizes. Random splits of the last two were looked at while that mean was written.
 """
 
 # pyright: reportGeneralTypeIssues=false

@@ -53,7 +53,7 @@ def published(flags, x, out, n, E: tl.constexpr, SEM: tl.constexpr):
 
 @triton.jit
 def waited_for(flags, x, out, wait, E: tl.constexpr, SEM: tl.constexpr):
-    """The first is there at once; of the tile, some never come and are waited for as long as ``wait``."""
+    """Poll a flag that has its value at once, and a tile with flags that never get theirs, for ``wait`` ns."""
     i = tl.arange(0, E)
     tl.atomic_store(flags, tl.load(x))
     tl.store(out, tl.atomic_poll(flags, tl.load(x), sem=SEM).to(tl.int8))

@@ -6,7 +6,7 @@ from cutlass import cute
 
 import silo
 
-# Its module from 4.8 on, and in older versions.
+# The class is in ``cutlass.memory`` from version 4.8 of the DSL on, and in ``cutlass.utils`` before.
 Allocator = (cutlass.memory if hasattr(cutlass, "memory") else cutlass.utils).SmemAllocator
 
 

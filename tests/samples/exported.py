@@ -35,7 +35,7 @@ def export(bundle: Path, made: Path, *options: str) -> Path:
 
 
 def objects(made: Path, *, library: bool = True) -> list[Path]:
-    """Compile the export's C files, each once, outside the export's folder; ``library``: with those of libsilo."""
+    """Compile the export's C files, each once, outside the export's folder; with ``library``, also those of libsilo."""
     output = made.parent / f"{made.name}-objects"
     sources = [*(sorted((made / "silo").glob("*.c")) if library else ()), made / f"{made.name}.c"]
     cxx = compiler("g++", "c++")

@@ -16,7 +16,7 @@ def scaled(x, y, out, n, alpha, TWICE: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def running(x, out, n, BLOCK: tl.constexpr):
-    """On a CPU it has values that it keeps in memory of its own."""
+    """Compute the running sums of each row; on a CPU the code keeps values in memory of its own."""
     i = tl.arange(0, BLOCK)
     row = tl.program_id(0) * n
     tl.store(out + row + i, tl.cumsum(tl.load(x + row + i, mask=i < n, other=0.0), axis=0), mask=i < n)
@@ -70,7 +70,7 @@ def tuned(x, out, n, BLOCK: tl.constexpr):
 )
 @triton.jit
 def tuned_cube(x, out, a, b, c, X: tl.constexpr, Y: tl.constexpr, Z: tl.constexpr):
-    """Three axes, each with a size and a block of its own."""
+    """Double x, over three axes, each with a size and a block of its own."""
     i = tl.program_id(2) * Z + tl.arange(0, Z)[:, None, None]
     j = tl.program_id(1) * Y + tl.arange(0, Y)[None, :, None]
     k = tl.program_id(0) * X + tl.arange(0, X)[None, None, :]

@@ -303,7 +303,7 @@ OPERATORS = {
 
 @dataclass(frozen=True)
 class Sample:
-    """Arguments of a call, and torch's own computation; ``written`` are the indices of arguments that are written."""
+    """Arguments of a call, and torch's own computation; ``written`` are the indices of the written arguments."""
 
     args: tuple[Any, ...]
     reference: Callable[..., Any]

@@ -18,7 +18,7 @@ def cuda_core(context: Context) -> Call:
         from cuda.core import Device, LaunchConfig, ObjectCode, Stream, launch
     except ImportError:
         try:
-            # its place in older versions
+            # the module of these names in older versions
             from cuda.core.experimental import Device, LaunchConfig, ObjectCode, Stream, launch
         except ImportError as error:
             raise AbsentError(f"cuda.core: {error}") from error
