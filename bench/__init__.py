@@ -1,1 +1,4 @@
-"""Measurements, one folder a subject; README.md says what each measures and by which command."""
+"""Measurements of Silo, one folder or module for each subject.
+
+README.md lists what each measures and the command that runs it.
+"""

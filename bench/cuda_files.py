@@ -1,8 +1,8 @@
-"""Public files of CUDA C++ through ``silo.cuda``: which compile unedited, which by ``device_only``, and why not.
+"""Compiles public CUDA C++ files by ``silo.cuda``: which compile unedited, which with ``device_only``, which do not.
 
-``python -m bench.cuda_files FOLDER`` with checkouts of karpathy/llm.c, NVIDIA/cuda-samples, KernelTuner/kernel_tuner
-and gpu-mode/lectures in FOLDER. NVRTC itself compiles each file too, with its own folder as the include path; a file
-that only NVRTC compiles is a fault of Silo's. Every kernel that is not a template is compiled to a cubin for one arch.
+``python -m bench.cuda_files FOLDER`` needs checkouts of karpathy/llm.c, NVIDIA/cuda-samples, KernelTuner/kernel_tuner
+and gpu-mode/lectures in FOLDER. NVRTC itself compiles each file too, with the file's folder as the include path. If
+only NVRTC compiles a file, Silo has a fault. Every kernel that is not a template is compiled to a cubin for one arch.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ FILES = (
 )
 """Ten files of llm.c, nine of cuda-samples, eight of kernel_tuner, seven of gpu-mode's lectures."""
 
-# Macros that the tuner of these examples sets.
+# Values for the macros that kernel_tuner sets in its examples.
 TUNED = {
     "block_size_x": 32,
     "block_size_y": 8,
@@ -93,7 +93,7 @@ TUNED = {
 
 @dataclass
 class Outcome:
-    """The kernels of one file that compiled, and the first fault."""
+    """The numbers of a file's compiled kernels and of its templates, and its first error."""
 
     compiled: int = 0
     templates: int = 0
@@ -129,7 +129,7 @@ def by_silo(path: Path, target: str, defines: dict[str, int], *, device_only: bo
 
 
 def compile_one(path: Path, entry: str, target: str, defines: dict[str, int], *, device_only: bool) -> int:
-    """Returns the bytes of a kernel's cubin. Raises SiloError."""
+    """Compiles one kernel and returns the size of its cubin in bytes. Raises SiloError."""
     made = silo.cuda(path, entry=entry, threads=32, constants=defines, device_only=device_only)
     source = made.kernel.source
     assert isinstance(source, CudaSource)
@@ -148,7 +148,7 @@ def compile_one(path: Path, entry: str, target: str, defines: dict[str, int], *,
 
 
 def main() -> None:
-    """Prints a row for each file, and the counts."""
+    """Prints a row for each file, and the totals."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--arch", default="sm_90a")

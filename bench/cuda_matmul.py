@@ -1,10 +1,10 @@
-"""The product of 54 macro configs in CUDA C++: tuned by the default search, beside the fastest of all configs.
+"""A matrix product in CUDA C++ with 54 macro configs: the default search's winner beside the fastest of all configs.
 
     python -m bench.cuda_matmul [--device cuda|cpu] [--size 1024] [--seconds 90] [--configs N] [--json FILE]
 
-In one process with an empty store: the first call tunes, for a third of ``--seconds`` at most; then all configs are
-measured in turns, then the winner and the fastest of them in turns alone. The bar is the median of the paired ratios of
-these two. ``--device cpu --size 64 --configs 6`` is a look without a GPU.
+It runs in one process with an empty store. The first call tunes, for at most a third of ``--seconds``. Then all configs
+are measured in turns, and at last only the winner and the fastest config, in turns. The bar is the median of the paired
+ratios of these two. ``--device cpu --size 64 --configs 6`` gives a quick look without a GPU.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from bench.machine import describe, save
 from bench.paired import median_interval, ratios
 
 ROOT = Path(__file__).resolve().parents[1]
-WINNER_BAR = 1.01  # of the fastest config
+WINNER_BAR = 1.01  # limit of the winner's time over the fastest config's
 NAMES = ("BLOCK_X", "BLOCK_Y", "TILE_X", "TILE_Y")
 
 
 def example() -> Any:
-    """The kernel ``matmul`` of the example."""
+    """Return the kernel ``matmul`` of examples/cuda_kernels.py."""
     sys.path.insert(0, str(ROOT / "examples"))
     try:
         import cuda_kernels
@@ -39,7 +39,7 @@ def example() -> Any:
 
 
 def arrays(device: str, size: int) -> tuple[Any, Any, Any]:
-    """Two random matrices and room for their product: torch's on a GPU, numpy's on the CPU."""
+    """Return two random matrices and an array for their product: torch's on a GPU, numpy's on the CPU."""
     random = np.random.default_rng(1)
     left, right = (random.standard_normal((size, size), dtype=np.float32) for _ in range(2))
     if device == "cpu":
@@ -50,7 +50,7 @@ def arrays(device: str, size: int) -> tuple[Any, Any, Any]:
 
 
 def check(a: Any, b: Any, c: Any) -> None:
-    """Stops if the product is wrong."""
+    """Exit with an error if the product is wrong."""
     expected = a @ b
     error = float(abs(c - expected).max() / abs(expected).max())
     if not error < 1e-3:
@@ -58,7 +58,7 @@ def check(a: Any, b: Any, c: Any) -> None:
 
 
 def measured(device: str, size: int, seconds: float, configs: int) -> dict[str, Any]:
-    """The winner of the default search, the fastest of all configs, and their paired ratio."""
+    """Tune, measure the configs, and return the winner, the fastest config, their paired ratio, and the times taken."""
     from silo.machine.device_plugins import device_named
     from silo.settings import override
     from silo.tuner.measure import Contender, MeasurePolicy, interleave
@@ -117,7 +117,7 @@ def measured(device: str, size: int, seconds: float, configs: int) -> dict[str, 
 
 
 def show(results: dict[str, Any]) -> str:
-    """The results as text."""
+    """Return the results as text."""
     middle, low, high = results["ratio"]
     word = "pass" if middle <= WINNER_BAR else "FAIL"
     return (
@@ -130,7 +130,7 @@ def show(results: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    """See the module; 1 if the bar fails."""
+    """Run the command; return 1 if the bar fails."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.cuda_matmul", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,16 +1,17 @@
-"""How often ``silo diff``'s comparison of times is wrong: equal times told apart, planted slow-downs missed.
+"""Measures how often ``silo diff``'s comparison of times is wrong: equal times told apart, planted slow-downs missed.
 
     python -m bench.diff [--runs 100] [--slower 2.0] [--limit 230] [--seconds 60] [--record FILE] [--json FILE]
     python -m bench.diff --replay FILE [--runs 1000]
 
-A kernel on the CPU that computes in a loop is compared with itself, and in turns with itself over ``--slower`` percent
-more rounds of the loop; each comparison has the margin of ``silo diff --fail-slower``. The machine should be idle, with
-a load of at most one. Printed are the verdicts, the seconds that a comparison took, and whether the bars hold: at most
-one of 100 equal comparisons is told apart, 95 of 100 slow-downs are found, and none takes longer than a minute.
+A kernel on the CPU that computes in a loop is compared alternately with itself and with a copy that makes ``--slower``
+percent more rounds of the loop (the planted slow-down). Each comparison has the margin of ``silo diff --fail-slower``.
+The machine should be idle, with a load of at most one. The output has the verdicts, the seconds that a comparison took,
+and whether the bars hold: at most one of 100 equal comparisons is told apart, 95 of 100 slow-downs are found, and no
+comparison takes longer than a minute.
 
-With ``--record`` the samples of the equal comparisons are kept. ``--replay`` decides comparisons of samples of such a
-file, from random places on, once as they are and once with one side made slower: the noise is a machine's, and no
-kernel runs.
+``--record`` keeps the samples of the equal comparisons in a file. ``--replay`` decides comparisons of such samples,
+each from a random place in the file, once unchanged and once with one side made slower. It has the noise of a real
+machine, and runs no kernel.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from silo.tuner.measure import Ratio, sample_until_decided
 
 PPM = 1_000_000
 FALSE_BAR, FOUND_BAR, SECONDS_BAR = 0.01, 0.95, 60.0
-ROUNDS = 2000  # of the kernel's loop
-_ROUND_S = 0.001  # seconds that a replayed round counts as
+ROUNDS = 2000  # rounds of the kernel's loop
+_ROUND_S = 0.001  # seconds that each replayed round of samples counts as
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One comparison: whether a slow-down was planted, the verdict, the median ratio, its rounds and seconds."""
+    """The result of one comparison: whether a slow-down was planted, the verdict, median ratio, rounds and seconds."""
 
     planted: bool
     verdict: str
@@ -47,7 +48,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Report:
-    """Counts of comparisons, with the parts that the bars are about."""
+    """The numbers of comparisons by verdict, and the values that the bars limit."""
 
     equal: dict[str, int]
     planted: dict[str, int]
@@ -58,7 +59,7 @@ class Report:
 
 
 def report_of(rows: Sequence[Compared]) -> Report:
-    """The counts of comparisons, and whether the bars hold. Pure."""
+    """Count the comparisons by verdict, and check the bars. Pure."""
     equal = Counter(row.verdict for row in rows if not row.planted)
     planted = Counter(row.verdict for row in rows if row.planted)
     false_part = (equal["slower"] + equal["faster"]) / max(sum(equal.values()), 1)
@@ -69,16 +70,16 @@ def report_of(rows: Sequence[Compared]) -> Report:
 
 
 class Replay:
-    """Recorded pairs of samples from one place on, with a clock; the new side is made slower by ``slower_ppm``."""
+    """A source of samples that replays recorded pairs from a place on, the new side slower by ``slower_ppm``."""
 
     def __init__(self, series: Sequence[tuple[int, int]], start: int, new: int, slower_ppm: int) -> None:
         self._series, self._at = series, start
-        self._new = new  # the place of the new side in a pair
+        self._new = new  # index of the new side in a pair
         self._factor = PPM + slower_ppm
         self.now = 0.0
 
     def __call__(self, rounds: int) -> tuple[list[int], list[int]]:
-        """The next samples of the new and of the old side."""
+        """Return the next samples of the new side and of the old side, and advance the clock ``now``."""
         pairs = [self._series[(self._at + step) % len(self._series)] for step in range(rounds)]
         self._at += rounds
         self.now += rounds * _ROUND_S
@@ -88,7 +89,7 @@ class Replay:
 def replayed(
     series: Sequence[tuple[int, int]], runs: int, slower_ppm: int, limit_s: float, seed: int
 ) -> list[Compared]:
-    """Comparisons of recorded pairs of samples, from random places on; each place twice, once with a slow-down."""
+    """Compare recorded pairs of samples from random places on; each place twice, once with a slow-down."""
     draw = random.Random(seed)
     rows: list[Compared] = []
     for _ in range(runs):
@@ -105,8 +106,11 @@ def _row(ratio: Ratio, seconds: float, *, planted: bool) -> Compared:
 
 
 def measured(runs: int, slower_ppm: int, limit_s: float, total_s: float, kept: list[tuple[int, int]]) -> list[Compared]:
-    """Comparisons of a kernel with itself and with more work, in turns, until ``total_s`` seconds are over."""
-    import numpy as np  # a replay needs no kernel
+    """Compare a kernel alternately with itself and with more work, until ``total_s`` seconds are over.
+
+    The samples of the equal comparisons are appended to ``kept``.
+    """
+    import numpy as np  # imported here, because a replay needs no kernel
     import triton
     import triton.language as tl
 
@@ -129,7 +133,7 @@ def measured(runs: int, slower_ppm: int, limit_s: float, total_s: float, kept: l
     more = ROUNDS * (PPM + slower_ppm) // PPM
     base = Contender(lambda: loop(x, out, ROUNDS))
     others = {False: Contender(lambda: loop(x, out, ROUNDS)), True: Contender(lambda: loop(x, out, more))}
-    base.launch()  # compiles
+    base.launch()  # compiles the kernel
     rows: list[Compared] = []
     begun = time.monotonic()
     for number in range(2 * runs):
@@ -150,7 +154,7 @@ def measured(runs: int, slower_ppm: int, limit_s: float, total_s: float, kept: l
 
 
 def main() -> int:
-    """Run the command; 1 if a bar does not hold."""
+    """Run the command; return 1 if a bar does not hold."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=100, help="comparisons of each sort")
     parser.add_argument("--slower", type=float, default=2.0, help="percent by which the planted kernel is slower")

@@ -1,4 +1,5 @@
-/* A call of other code from XLA's programs that does nothing: what XLA itself takes for any. */
+/* A handler of XLA's foreign function interface that does nothing: it shows how long XLA itself
+ * takes for any such call. */
 #include "xla_abi.h"
 
 __attribute__((visibility("default"))) struct silo_xla_error *

@@ -1,9 +1,9 @@
-"""Launches of unchanged Triton programs, Triton's own path and Silo's side by side in one run, over the stub driver.
+"""Launches of unchanged Triton programs, by Triton and by Silo in turns in one process, over the stub driver.
 
     python -m bench.existing [--json FILE] [--rounds 60]
 
-For another Triton, put its folder on PYTHONPATH. Needs torch, gcc and no GPU. The figures are ratios of minima over
-bursts, taken in turns.
+To use another Triton, put its folder on PYTHONPATH. Needs torch and gcc, and no GPU. The figures are ratios of the
+least times over all bursts.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ guessed = triton.heuristics({"BLOCK": lambda given: 256})(plain)
 
 
 def cases(folder: Path) -> dict[str, Callable[[], object]]:
-    """What is launched, by name."""
+    """Return the launches to measure, by name."""
     import torch
     import triton
     from triton.tools.tensor_descriptor import TensorDescriptor
@@ -107,7 +107,7 @@ def cases(folder: Path) -> dict[str, Callable[[], object]]:
 
 @contextlib.contextmanager
 def wrapped_tuners() -> Generator[None]:
-    """A program's own functions in the place of the tuners' ``run``, which call what was there."""
+    """Inside the block, replace the tuners' ``run`` by a function that calls the original, as programs do."""
     from triton.runtime.autotuner import Autotuner, Heuristics
 
     kinds: list[Any] = [Autotuner, Heuristics]
@@ -130,7 +130,7 @@ def wrapped_tuners() -> Generator[None]:
 
 @contextlib.contextmanager
 def watched_tuners() -> Generator[None]:
-    """Tuners that are asked by a recording: what ``silo exec --record`` and ``--bundle`` put before them."""
+    """Watch the tuners' decisions inside the block, as ``silo exec --record`` and ``--bundle`` do."""
     from silo.kinds.triton.front.adapter import watch_autotuners
 
     class Nothing:
@@ -152,7 +152,7 @@ def watched_tuners() -> Generator[None]:
 
 @contextlib.contextmanager
 def hooked_launches() -> Generator[None]:
-    """A hook before and after each launch, as profilers have."""
+    """Call a hook before and after each launch inside the block, as profilers do."""
     from triton import knobs
 
     runtime: Any = knobs.runtime
@@ -207,7 +207,7 @@ def measure(rounds: int) -> dict[str, Any]:
                         row[0] = min(row[0], burst_us(call))
                     with silo.accelerate():
                         for one, call in calls.items():
-                            call()  # Triton's own
+                            call()  # Triton itself makes the first launch
                             call()
                             best[one + way][1] = min(best[one + way][1], burst_us(call))
     rows = [{"case": one, "triton_us": own, "silo_us": ours, "ratio": ours / own} for one, (own, ours) in best.items()]

@@ -1,13 +1,13 @@
-"""Cold starts of unchanged programs that tune: plain Triton, and the same program under ``silo exec``, on a GPU.
+"""Cold starts of unchanged programs that tune, on a GPU: plain Triton, and the same program under ``silo exec``.
 
     python -m bench.existing_cold [--only PROGRAM...] [--runs 1] [--json FILE] [--seconds 460]
 
-Needs a GPU, torch and Triton; fla-core for all programs but the last, which needs mamba-ssm. A program that is not
-installed, or does not run plainly, is a line with its reason. Each process gets a fresh cache of Triton's and, but for
-the second one, a fresh store. A program calls one operator forward and backward for the first
-time, and once more. Rows: seconds of the first call with Triton's measurements and with short ones, and as a part of
-plain Triton's; and for a second process with an empty cache of Triton's and the first one's store, its first call and
-how many configs it measured. The norms of the results are compared.
+Needs a GPU, torch and Triton; mamba-ssm for the last program, fla-core for all others. If a program is not installed or
+fails without Silo, its line has the reason. Each process starts with an empty Triton cache and, except the second
+process, with an empty store. A program calls one operator forward and backward for the first time, and once more. Rows:
+seconds of the first call with Triton's measurements and with short ones, and their ratios to plain Triton's; and for a
+second process, which has an empty Triton cache and the store of the first process, its first call and the number of
+configs that it measured. The norms of the results are compared.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 
-MOST_OF_PLAIN = 0.30  # of plain Triton's first call
-MOST_SHORT = 0.18  # the same, with short measurements
-MOST_SECOND_S = 1.0  # the first call of a second process
+MOST_OF_PLAIN = 0.30  # limit of the first call's time over plain Triton's
+MOST_SHORT = 0.18  # limit of the same ratio with short measurements
+MOST_SECOND_S = 1.0  # limit of the first call of a second process
 
 
 def retention() -> Callable[[], Any]:
-    """flash-linear-attention's retention, heads of 64."""
+    """Return a call of flash-linear-attention's retention with heads of 64."""
     from fla.ops.retention import chunk_retention
 
     q, k, v = (array(2, 2048, 8, 64, seed=seed) for seed in range(3))
@@ -41,7 +41,7 @@ def retention() -> Callable[[], Any]:
 
 
 def gla() -> Callable[[], Any]:
-    """Gated linear attention."""
+    """Return a call of gated linear attention."""
     import torch
     from fla.ops.gla import chunk_gla
 
@@ -52,7 +52,7 @@ def gla() -> Callable[[], Any]:
 
 
 def gated_delta() -> Callable[[], Any]:
-    """The gated delta rule."""
+    """Return a call of the gated delta rule."""
     import torch
     from fla.ops.gated_delta_rule import chunk_gated_delta_rule
 
@@ -64,7 +64,7 @@ def gated_delta() -> Callable[[], Any]:
 
 
 def mamba() -> Callable[[], Any]:
-    """Mamba 2's chunked scan."""
+    """Return a call of Mamba 2's chunked scan."""
     import torch
     from mamba_ssm.ops.triton.ssd_combined import mamba_chunk_scan_combined  # pyright: ignore[reportMissingImports]
 
@@ -79,7 +79,8 @@ PROGRAMS: dict[str, Callable[[], Callable[[], Any]]] = {
     "retention": retention,
     "gla": gla,
     "gated-delta": gated_delta,
-    "gated-delta-forward": gated_delta,  # fla refuses the gradient of some versions of Triton on Hopper
+    # without the gradient, which fla refuses with some versions of Triton on Hopper
+    "gated-delta-forward": gated_delta,
     "mamba": mamba,
 }
 
@@ -92,7 +93,7 @@ def array(*shape: int, seed: int) -> Any:
 
 
 def _watched() -> list[int]:
-    """One item for each measurement that a tuner makes from now on."""
+    """Return a list that gets one item for each measurement that a tuner makes from now on."""
     from triton.testing import do_bench
 
     seen: list[int] = []
@@ -109,7 +110,7 @@ def _watched() -> list[int]:
 def child(name: str) -> None:
     import torch
 
-    measured = _watched()  # before a tuner asks the driver for its benchmark
+    measured = _watched()  # called before a tuner reads the driver's benchmark
     call = PROGRAMS[name]()
     torch.empty(8, device="cuda").add_(1).sum().item()
     torch.cuda.synchronize()
@@ -126,7 +127,7 @@ def child(name: str) -> None:
 
 
 def run(name: str, cache: Path, way: str, home: Path, limit_s: float) -> dict[str, Any]:
-    """One process with the cache of Triton's ``cache``; ``{"failed": reason}`` if it fails."""
+    """Run one process with ``cache`` as Triton's cache; return its figures, or ``{"failed": reason}``."""
     exec_words = [] if way == "plain" else ["-m", "silo", "exec"]
     words = [*exec_words, "-m", "bench.existing_cold", "--child", name]
     short = "1" if way == "short" else "0"
@@ -134,7 +135,7 @@ def run(name: str, cache: Path, way: str, home: Path, limit_s: float) -> dict[st
 
 
 def child_result(words: Sequence[str], limit_s: float, **variables: str) -> dict[str, Any]:
-    """The JSON that a Python process prints last; ``{"failed": reason}`` if it fails or takes too long."""
+    """Return the JSON on a Python process's last line, or ``{"failed": reason}`` if it fails or takes too long."""
     own = {"FLA_CACHE_MODE": "disabled", **variables}
     own["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
     try:
@@ -155,7 +156,7 @@ def child_result(words: Sequence[str], limit_s: float, **variables: str) -> dict
 
 
 def measure(name: str, runs: int, end: float) -> dict[str, Any]:
-    """The row of one program."""
+    """Return the row of one program."""
     found: dict[str, list[dict[str, Any]]] = {"plain": [], "silo exec": [], "second process": [], "short": []}
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
@@ -234,7 +235,7 @@ def main() -> None:
         document = {"bars": bars, "rows": rows, "machine": describe()}
         options.json.write_text(json.dumps(document, indent=1) + "\n")
     if all("failed" in row for row in rows):
-        sys.exit(2)  # nothing was measured
+        sys.exit(2)  # no program was measured
     if any("failed" not in row and not all(row["bars"].values()) for row in rows):
         sys.exit(1)
 

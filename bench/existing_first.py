@@ -2,10 +2,11 @@
 
     python -m bench.existing_first [--runs 7] [--json FILE] [--profile FILE]
 
-On the CPU; needs torch, Triton and liger-kernel. A process imports torch, Triton and Liger's operators, uses torch
-once, and then calls nine operators for the first and for a second time. What is printed is the time of all first calls
-without that of all second ones: what it takes to find, load and bind the code of nine kernels. Medians of processes in
-turns. The time that imports take is beside it, for whoever serves does some of its work there.
+It runs on the CPU, and needs torch, Triton and liger-kernel. A process imports torch, Triton and Liger's operators,
+uses torch once, and then calls nine operators for the first and for a second time. The printed time is that of all
+first calls minus that of all second calls: the time to find, load and bind the code of nine kernels. Figures are
+medians of processes that take turns. The time of the imports is printed beside it, because both ways do some of their
+work there.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any
 
 
 def operators() -> dict[str, Callable[[], object]]:
-    """Nine operators, each of which launches one kernel."""
+    """Return nine operators by name, each of which launches one kernel."""
     import torch
     from liger_kernel.ops.cross_entropy import cross_entropy_forward
     from liger_kernel.ops.dyt import liger_dyt_fwd
@@ -143,7 +144,7 @@ def main() -> None:
         for number in range(options.runs + 1):
             for way, words in ways.items():
                 made = run(folder, *words)
-                if number:  # the first reads files that nobody has read yet
+                if number:  # the first process is not counted: its files are not in the page cache yet
                     found[way].append(made)
     rows = [
         {"way": way, **{one: statistics.median(run[one] for run in runs) for one in runs[0] if one != "each_ms"}}

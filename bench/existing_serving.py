@@ -1,11 +1,11 @@
-"""A server's pattern: kernels that were warmed up with other integers than requests bring, on the CPU.
+"""A server's pattern on the CPU: kernels that were warmed up with other integers than the requests bring.
 
     python -m bench.existing_serving [--requests 40] [--json FILE]
 
-Twelve kernels are warmed with sizes that 16 divides. Each request launches all of them with sizes of its own: some are
-1, some divisible by 16, some not, some of 64 bits. Triton compiles a variant for each of these classes while it serves.
-A bundle that was recorded over the warm-up alone serves all of them, frozen. Times of both, in processes that start
-with the same cache of Triton's.
+Twelve kernels are warmed up with sizes that are multiples of 16. Each request launches all of them with its own sizes:
+some are 1, some multiples of 16, some not, some of 64 bits. Triton compiles a variant for each of these classes while
+it serves. A frozen bundle that was recorded over the warm-up alone serves all of them. The output has the times of
+both, in processes that start with the same Triton cache.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def kernel_{number}(x, out, n, stride, offset, BLOCK: tl.constexpr):
 
 
 def serve(folder: Path, requests: int) -> None:
-    """One process: warm up, then requests; prints what each took."""
+    """Run one process: warm up, then serve the requests; print each request's milliseconds and the compiles."""
     import torch
     from triton.compiler import compiler
 

@@ -1,14 +1,14 @@
-"""Short measurements beside full ones, for tuners of public programs on a GPU: winners, time and launches.
+"""Short measurements beside Triton's full ones, for tuners of public programs on a GPU: winners, time and launches.
 
     python -m bench.existing_short [--only retention gla ...] [--json FILE] [--seconds 460]
 
-Needs a GPU, torch and Triton; fla-core, mamba-ssm or flag_gems for their programs. A program that is not installed, or
-does not run, is a line with its reason. First ``silo exec`` compiles a program's configs side by side into an empty
-cache of Triton's. Then, in a plain process with this cache, every search of a tuner that measures by Triton's
-benchmark is made twice, by :class:`ShortSearch` and as Triton does, in this order for one search and in the other for
-the next; each config is called once before. If the winners differ, they take turns in full measurements.
-Rows: how many searches and configs; seconds of both; in how many searches the winners are the same; the worst loss of
-a short winner beside Triton's, by the turns.
+Needs a GPU, torch and Triton; fla-core, mamba-ssm or flag_gems for their programs. If a program is not installed or
+fails, its line has the reason. First ``silo exec`` compiles a program's configs in parallel into an empty Triton cache.
+Then, in a plain process with this cache, every search of a tuner that measures by Triton's benchmark is made twice: by
+:class:`ShortSearch` and as Triton does. The order alternates from search to search, and each config is called once
+before. If the winners differ, they are measured in full, in turns. Rows: the numbers of searches and configs; the
+seconds of both ways; the number of searches with the same winner; and the largest loss of a short winner beside
+Triton's, by the measurements in turns.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from bench import existing_cold
 from silo.kinds.triton.front.adapter import default_benchmark
 from silo.kinds.triton.programs.searches.short_measurements import LEAST_CONFIGS, ShortSearch
 
-MOST_LOSS = 0.01  # of a short winner
-MOST_TIME = 0.5  # of Triton's
+MOST_LOSS = 0.01  # limit of a short winner's loss
+MOST_TIME = 0.5  # limit of the short searches' time over Triton's
 TURNS = 5
 
 
@@ -103,11 +103,14 @@ PROGRAMS: dict[str, Callable[[], Callable[[], Any]]] = {
 def compare(
     tuner: Any, configs: Sequence[Any], run: Callable[[Any], Any], *, short_first: bool
 ) -> tuple[dict[str, Any], list[Any]]:
-    """The row of one search, and the times that Triton's own measurements found. ``run`` is the tuner's ``_bench``."""
+    """Search both ways; return the row of the search, and the times that Triton's own measurements found.
+
+    ``run`` is the tuner's ``_bench``.
+    """
     benchmark = default_benchmark(tuner)
     assert benchmark is not None
     for config in configs:
-        run(config)  # compiles; and the clocks are up
+        run(config)  # compiles the config, and brings the GPU's clocks up
     short = ShortSearch(tuner, benchmark, lambda place: run(configs[place]))
     seconds: dict[str, float] = {}
     found: dict[str, list[Any]] = {}
@@ -142,7 +145,7 @@ def _first(times: Any) -> float | None:
 
 
 def watched() -> list[dict[str, Any]]:
-    """Let Triton's tuners make each search twice from now on; the list that gets a row for each."""
+    """From now on, make each search of Triton's tuners twice; return the list that gets a row for each search."""
     from triton.runtime.autotuner import Autotuner
 
     rows: list[dict[str, Any]] = []
@@ -187,7 +190,7 @@ def child(name: str, *, ahead: bool) -> None:
 
 
 def run(name: str, limit_s: float) -> dict[str, Any]:
-    """The searches of one program; ``{"failed": reason}`` if it fails."""
+    """Return the searches of one program, or ``{"failed": reason}``."""
     words = ["-m", "bench.existing_short", "--child", name]
     with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryDirectory() as home:
         begun = time.monotonic()
@@ -196,7 +199,7 @@ def run(name: str, limit_s: float) -> dict[str, Any]:
         if "failed" in compiled:
             return compiled
         for decided in Path(cache).rglob("*.autotune.json"):
-            decided.unlink()  # Triton's own record of a decision: nothing would be measured again
+            decided.unlink()  # removed, because with Triton's record of a decision nothing would be measured again
         left = max(1.0, limit_s - (time.monotonic() - begun))
         found = existing_cold.child_result(words, left, TRITON_CACHE_DIR=cache, SILO_ACCELERATE="0")
     none = {"failed": "none of its tuners measures by Triton's benchmark"}

@@ -1,10 +1,10 @@
-"""What a call of a kernel as an operator of torch costs over the kernel itself: ``python -m bench.frameworks``.
+"""The cost of calling a kernel as an operator of torch, beyond the kernel's own call: ``python -m bench.frameworks``.
 
-``--jax`` measures a jitted function of jax that calls a kernel beside one that does nothing, where jax is installed,
-and beside one in which XLA calls C code that does nothing: what is left is Silo's, the kernel's own work included.
+``--jax`` measures a jitted function of jax that calls a kernel, beside one that does nothing and beside one in which
+XLA calls C code that does nothing. The remaining difference is Silo's time, with the kernel's own work.
 
-Each row takes turns with the direct call in short bursts; what it costs more is the median of the differences between
-bursts that follow each other, with its interval. The bar: an operator's call at most 1.5 us over the kernel's.
+Each row takes turns with the direct call in short bursts. Its extra cost is the median of the differences between
+neighbouring bursts, with an interval. The bar: an operator's call takes at most 1.5 us more than the kernel's.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bench.paired import differences, median_interval
 
 BAR_US = 1.5
 JAX_BAR_US = 0.5
-_CALLS = 200  # of a burst
+_CALLS = 200  # calls in a burst
 _LIBRARY = torch.library.Library("bench", "FRAGMENT")
 
 
@@ -48,7 +48,7 @@ def add(x, y, out, n, BLOCK: tl.constexpr):
 
 
 def rows(size: int, device: str) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
-    """By name: the call, and the direct call of the same kernel."""
+    """Return pairs of functions by name: a call through torch, and the direct call of the same kernel."""
     real = torch.float32
     in_place = silo.torch_op(axpy, "bench::axpy", example=(real, real, size, 1.0))
     made = silo.torch_op(add, "bench::add", example=(real, real, real, size), out={"out": "x"})
@@ -81,7 +81,7 @@ def rows(size: int, device: str) -> dict[str, tuple[Callable[[], Any], Callable[
 
 
 def jax_rows(size: int) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
-    """By name: a call of a jitted function, and of one that takes the same arrays and returns one of them."""
+    """Return pairs of functions by name: a jitted call of a kernel, and a jitted function that does nothing."""
     import jax  # pyright: ignore[reportMissingImports]  # has an environment of its own
 
     x, y = jax.numpy.ones(size), jax.numpy.ones(size)
@@ -102,7 +102,7 @@ def jax_rows(size: int) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]
     if target:
         call = jax.ffi.ffi_call(target, jax.ShapeDtypeStruct(x.shape, x.dtype))
         update = jax.ffi.ffi_call(target, jax.ShapeDtypeStruct(x.shape, x.dtype), input_output_aliases={1: 0})
-        digest = "0" * 64  # as a call of a kernel has
+        digest = "0" * 64  # as long as the digest of a kernel's call
         calls = jax.jit(lambda x, y: call(x, y, digest=digest))
         updates = jax.jit(lambda x, y: update(x, y, digest=digest))
         made["XLA's call of C that does nothing"] = (lambda: calls(x, y).block_until_ready(), nothing)
@@ -111,7 +111,7 @@ def jax_rows(size: int) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]
 
 
 def empty_target() -> str | None:
-    """The name under which XLA knows a handler in C that does nothing; None without a C compiler."""
+    """Register a C handler that does nothing with XLA, and return its name; None without a C compiler."""
     import jax  # pyright: ignore[reportMissingImports]
 
     from silo.launch.jax_versions import load_jax
@@ -131,7 +131,7 @@ def empty_target() -> str | None:
 
 
 def burst(call: Callable[[], Any]) -> float:
-    """Microseconds of one call, over a burst."""
+    """Return the microseconds of one call, averaged over a burst."""
     begin = time.perf_counter_ns()
     for _ in range(_CALLS):
         call()
@@ -139,7 +139,7 @@ def burst(call: Callable[[], Any]) -> float:
 
 
 def measure(made: dict[str, tuple[Callable[[], Any], Callable[[], Any]]], rounds: int) -> dict[str, dict[str, Any]]:
-    """The samples of each row, with what they say."""
+    """Measure each row; return its figures: least times, extra cost with interval, ratio."""
     found: dict[str, dict[str, Any]] = {}
     for name, (call, direct) in made.items():
         burst(call)
@@ -158,7 +158,7 @@ def measure(made: dict[str, tuple[Callable[[], Any], Callable[[], Any]]], rounds
 
 
 def report(found: dict[str, dict[str, Any]]) -> str:
-    """A table, and whether the bar is met."""
+    """Return a table, and whether the bars are met, as text."""
     lines = [f"{'call':34} {'direct':>8} {'call':>8} {'more':>8} {'ratio':>7}   us, least of all bursts"]
     for name, row in found.items():
         lines.append(
@@ -177,7 +177,7 @@ def report(found: dict[str, dict[str, Any]]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print, keep."""
+    """Measure, print the report, and write the JSON file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=16, help="elements of a tensor (16)")
     parser.add_argument("--device", default="cpu", help="cpu, or cuda")

@@ -1,8 +1,8 @@
 """Models under ``torch.compile`` on the CPU: Triton through Silo, beside Inductor's C++ and eager torch.
 
-``python -m bench.inductor``: every model's results are compared with eager torch's first; then the three take turns in
-short bursts on one thread, and a ratio is the median of the ratios of bursts that follow each other, with its interval.
-The bars: a geometric mean of at most 0.95 times the time of Inductor's C++, and no model above 1.5.
+``python -m bench.inductor`` first compares every model's results with eager torch's. Then the three take turns in short
+bursts on one thread. A ratio is the median of the ratios of neighbouring bursts, with an interval. The bars: a
+geometric mean of at most 0.95 times the time of Inductor's C++, and no model above 1.5.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from bench.paired import median_interval
 from silo.integrations import inductor
 
 BAR, WORST = 0.95, 1.5
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # numbers of glibc's malloc.h
 _BURST_S = 0.01
 
 
 def measure(
     name: str, make: Callable[[], Model], rounds: int, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, Any]:
-    """One model's times by ``clock``, and what they say."""
+    """Measure one model by ``clock``; return its samples, least times and ratios."""
     torch.manual_seed(0)
     plain, given = make()
     torch._dynamo.reset()  # noqa: SLF001  # the public name warns
@@ -77,10 +77,10 @@ def _burst(call: Callable[..., Any], given: tuple[Any, ...], repeats: int, clock
 
 
 def keep_freed_memory() -> bool:
-    """Let freed memory stay in the process, where the C library is glibc; whether it does.
+    """Make glibc keep freed memory in the process; return whether that worked (False for other C libraries).
 
-    Else each result of some megabytes may be given back to the system and be new pages in the next call, which costs
-    more than many a kernel, and it is a matter of what was allocated before whose calls pay for it.
+    Otherwise each result of some megabytes may be returned to the system, and be made of fresh pages in the next call.
+    Fresh pages cost more than many kernels, and earlier allocations would decide which calls pay for them.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -90,14 +90,14 @@ def keep_freed_memory() -> bool:
 
 
 def line(name: str, row: dict[str, Any]) -> str:
-    """A line of the table."""
+    """Return a line of the table."""
     times = "".join(f"{row[way]['least_us']:10.1f}" for way in ("silo", "cpp", "eager"))
     low, high = row["over_cpp"][1:]
     return f"{name:18}{times}{row['over_cpp'][0]:8.2f} [{low:.2f}, {high:.2f}]{row['over_eager'][0]:8.2f}"
 
 
 def verdict(found: dict[str, dict[str, Any]]) -> str:
-    """Whether the bars are met."""
+    """Return a line of text about the bars and whether they are met."""
     ratios = {name: row["over_cpp"][0] for name, row in found.items()}
     mean = math.exp(sum(map(math.log, ratios.values())) / len(ratios))
     above = ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items() if ratio > WORST) or "none"
@@ -106,7 +106,7 @@ def verdict(found: dict[str, dict[str, Any]]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print, keep."""
+    """Measure, print the table and the verdict, and write the JSON file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="models whose names have this text in them")
     parser.add_argument("--rounds", type=int, default=31, help="bursts of each (31)")

@@ -1,22 +1,23 @@
 """Models under ``torch.compile`` on a GPU, with Silo and without: tuning, first calls, steps, and fresh machines.
 
-``python -m bench.inductor_gpu``: a 16-block MLP and a small decoder in ``max-autotune-no-cudagraphs``. Every row is a
-process of its own. It counts the measurements of torch's tuner, and Triton's compiles by the files that appear in
-Triton's cache, which also has those of torch's workers. Rows, for torch alone and with Silo:
+``python -m bench.inductor_gpu`` runs a 16-block MLP and a small decoder in ``max-autotune-no-cudagraphs``. Every row is
+a process of its own. It counts the measurements of torch's tuner. Triton's compiles are counted by the files that
+appear in Triton's cache, which include those of torch's compile workers. Rows, for torch alone and with Silo:
 
 - ``cold``: every cache is empty,
 - ``second``: the same machine again,
-- ``fresh``: a machine without torch's and Triton's caches; with Silo its store was carried along,
-- ``served``: a machine without any cache, served, frozen, from the one file that ``cold`` recorded; with Silo alone,
-- ``ranks``: two processes at once with empty caches, and how many kernels of their graphs have other configs, or are
-  in one graph alone.
+- ``fresh``: a machine without torch's and Triton's caches; with Silo, its store was carried along,
+- ``served``: a machine without any cache, served frozen from the one file that ``cold`` recorded; with Silo only,
+- ``ranks``: two processes at once with empty caches; it counts the kernels whose configs differ between the two graphs,
+  or that only one graph has.
 
-*Early* is a step right after the first call; the other steps come two seconds later. In the cold row with Silo a
+An *early* step comes right after the first call; the other steps come two seconds later. In the cold row with Silo a
 recording is on.
 
 Rows that do not fit into ``--minutes`` are left out, and named; rows with Silo come first. Each process compares its
-result with eager torch's, and begins once torch's compile workers have: else the first calls of one row have them, and
-of another not. A process before the first row reads torch's and Triton's files, and is not measured.
+result with eager torch's. It begins once torch's compile workers have started; otherwise the first calls of some rows
+would have workers and those of others would not. A process before the first row brings torch's and Triton's files into
+the page cache, and is not measured.
 """
 
 from __future__ import annotations
@@ -39,21 +40,21 @@ from bench.machine import describe, save
 
 MODELS = ("mlp", "decoder")
 ROWS = ("cold", "second", "fresh", "served", "ranks")
-# The order of the rows of all models, so that the most telling are measured if the time ends early.
+# The order of the rows of all models: the most important come first, in case the time runs out.
 TURNS = (
     (("cold", "silo"), ("second", "silo"), ("served", "silo"), ("ranks", "silo")),
     (("cold", "torch"), ("second", "torch")),
     (("fresh", "silo"), ("fresh", "torch"), ("ranks", "torch")),
 )
 EARLY_STEPS, STEPS = 30, 200
-PAUSE_S = 2.0  # between these: threads that compiled or wrote files have ended
+PAUSE_S = 2.0  # pause between early and other steps, in which threads that compile or write files end
 
 
 # ---- One process ----
 
 
 def _model(name: str, torch: Any) -> tuple[Any, Any]:
-    """A model of bfloat16 on the GPU, and its input."""
+    """Return a bfloat16 model on the GPU, and its input."""
     nn, functional = torch.nn, torch.nn.functional
 
     class Block(nn.Module):
@@ -86,7 +87,10 @@ def _model(name: str, torch: Any) -> tuple[Any, Any]:
 
 
 def _configs(heuristics: Any, codecache: Any) -> dict[str, str]:
-    """The name and config of each kernel of a graph, by its body; without code that was tried out alone."""
+    """Return the name and config of each kernel of a graph, by a hash of its body.
+
+    Code that torch only tried out is left out.
+    """
     found: dict[str, str] = {}
     for module in list(codecache.PyCodeCache.modules):
         if not hasattr(module, "call") or hasattr(module, "benchmark_all_configs"):
@@ -102,7 +106,7 @@ def _configs(heuristics: Any, codecache: Any) -> dict[str, str]:
 
 
 def _waited(compiling: Any) -> bool:
-    """Whether torch's compile workers have begun, after at most two minutes."""
+    """Wait up to two minutes for torch's compile workers; return whether they have started."""
     end = time.monotonic() + 120
     while not compiling.AsyncCompile.use_process_pool() and time.monotonic() < end:
         time.sleep(0.05)
@@ -110,13 +114,13 @@ def _waited(compiling: Any) -> bool:
 
 
 def _times_s(utils: Any) -> dict[str, float]:
-    """Seconds of torch's own phases of compiling, the longest twelve; one may be within another."""
+    """Return the seconds of torch's twelve longest compile phases by name; one phase may be part of another."""
     sums = {str(name): sum(times) for name, times in getattr(utils, "compilation_time_metrics", {}).items()}
     return dict(sorted(sums.items(), key=lambda item: -item[1])[:12])
 
 
 def _step_times(torch: Any, compiled: Any, x: Any, steps: int) -> tuple[list[float], list[float]]:
-    """Seconds of each of some steps: until the GPU has finished, and until the call has returned."""
+    """Run some steps. Return the seconds of each until the GPU has finished, and until the call has returned."""
     until_done: list[float] = []
     until_returned: list[float] = []
     torch.cuda.synchronize()
@@ -130,8 +134,8 @@ def _step_times(torch: Any, compiled: Any, x: Any, steps: int) -> tuple[list[flo
 
 
 def child(model: str, way: str) -> dict[str, Any]:
-    """Compile and run a model in this process; its figures."""
-    import torch  # the parent needs none
+    """Compile and run a model in this process; return its figures."""
+    import torch  # imported here, because the parent process needs no torch
 
     enabled: Any = None
     if way == "silo":
@@ -252,7 +256,7 @@ def _finish(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 def run_row(model: str, way: str, row: str, places: Path) -> dict[str, Any]:
-    """The figures of one row; ``places`` has the folders of earlier rows of the same model and way."""
+    """Return the figures of one row; ``places`` has the folders of earlier rows of the same model and way."""
     kept, home, bundle = places / "kept", places / "home", places / "recorded.silo"
     places.mkdir(parents=True, exist_ok=True)
     if row == "ranks":
@@ -279,7 +283,7 @@ def run_row(model: str, way: str, row: str, places: Path) -> dict[str, Any]:
 
 
 def line(model: str, way: str, row: str, found: dict[str, Any]) -> str:
-    """A line of the table."""
+    """Return a line of the table."""
     if "failed" in found:
         return f"{model:8} {way:6} {row:7} failed: {found['failed']}"
     measured = found["measured"]
@@ -299,7 +303,7 @@ def line(model: str, way: str, row: str, found: dict[str, Any]) -> str:
 
 
 def order(models: Sequence[str], rows: Sequence[str]) -> list[tuple[str, str, str]]:
-    """Model, row and way of each measurement, the most telling first.
+    """Return (model, row, way) of each measurement, the most important first.
 
     >>> order(("mlp", "decoder"), ("cold", "ranks"))[:3]
     [('mlp', 'cold', 'silo'), ('mlp', 'ranks', 'silo'), ('decoder', 'cold', 'silo')]
@@ -308,7 +312,7 @@ def order(models: Sequence[str], rows: Sequence[str]) -> list[tuple[str, str, st
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print, keep."""
+    """Measure, print the table, and write the JSON file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--child", nargs=2, metavar=("MODEL", "WAY"), help=argparse.SUPPRESS)
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)

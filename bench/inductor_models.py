@@ -1,4 +1,4 @@
-"""The models of ``python -m bench.inductor``: each is a function and its inputs, small enough to compile in seconds."""
+"""The models of ``python -m bench.inductor``: functions with their inputs, small enough to compile in seconds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["TRAINED", "Model", "models"]
 
 Model = tuple[Callable[..., Any], tuple[Any, ...]]
 
-# Models that compute gradients.
+# The names of the models that compute gradients.
 TRAINED = frozenset({"training step", "dropout, trained"})
 
 randn = torch.randn
@@ -154,7 +154,7 @@ def _lstm() -> Model:
 
 
 def _mamba() -> Model:
-    """A selective scan, step by step; the state has 16 elements a channel."""
+    """A selective scan that runs step by step; its state has 16 elements for each channel."""
     steps, channels, states = 16, 256, 16
     rates, skip = -torch.exp(randn(channels, states)), randn(channels)
 
@@ -173,7 +173,7 @@ def _mamba() -> Model:
 
 
 def _decoder() -> Model:
-    """One token of four sequences: keys and values go into a cache, and attention reads 256 places of it."""
+    """One token of four sequences: its keys and values go into a cache, and attention reads 256 places of the cache."""
     heads, width, length = 8, 512, 256
     norm, qkv, out = nn.LayerNorm(width), nn.Linear(width, 3 * width), nn.Linear(width, width)
 
@@ -237,7 +237,7 @@ def _gnn() -> Model:
 
 
 def _norms() -> Model:
-    group, batch = nn.GroupNorm(8, 64), nn.BatchNorm2d(64)  # a batch norm that counts
+    group, batch = nn.GroupNorm(8, 64), nn.BatchNorm2d(64)  # its weights are used in training mode
     weight = randn(64)
 
     def forward(x: Any) -> Any:
@@ -275,7 +275,7 @@ def _dropout() -> Model:
 
 
 def _int8() -> Model:
-    """Rows are quantized as they come, each with a scale of its own; the weight has a scale a column."""
+    """A quantized product: each row is quantized by its own scale at run time, the weight has a scale a column."""
     weight, scales = torch.randint(-127, 128, (512, 512), dtype=torch.int8), torch.rand(512) / 64
 
     def product(x: Any) -> Any:
@@ -287,7 +287,7 @@ def _int8() -> Model:
 
 
 def _int4() -> Model:
-    """Two weights a byte, in groups of 64 with a scale and a zero, unpacked in front of the product."""
+    """A product whose weight has two 4-bit values in a byte, in groups of 64 with a scale and a zero point."""
     packed = torch.randint(0, 256, (512, 256), dtype=torch.uint8)
     scales, zeros = torch.rand(512, 8, 1) / 8, torch.randint(0, 16, (512, 8, 1)).float()
 
@@ -302,7 +302,7 @@ def _int4() -> Model:
 
 
 def _topk() -> Model:
-    """The distribution of the 50 likeliest tokens that have 90 % of the probability, and a token of it."""
+    """Sampling a token: from the 50 likeliest tokens, those that have 90 % of the probability."""
 
     def sample(logits: Any, chance: Any) -> Any:
         kept, places = torch.topk(logits / 0.8, 50)
@@ -329,7 +329,7 @@ def _median() -> Model:
 
 
 def models() -> dict[str, Callable[[], Model]]:
-    """The function that makes a model and its inputs, by name."""
+    """Return the functions that make a model and its inputs, by name."""
     return {
         **_operators(),
         "mlp": _mlp,

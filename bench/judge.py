@@ -1,9 +1,10 @@
-"""How many candidates ``silo judge`` judges: ``python -m bench.judge [COUNT] [--jobs N] [--json FILE]``.
+"""The rate at which ``silo judge`` judges candidates: ``python -m bench.judge [COUNT] [--jobs N] [--json FILE]``.
 
-Each candidate is an elementwise kernel of its own text, judged on 12 cases up to the comparison with the reference
-(nothing is timed). Printed are candidates a second, and the CPU time of one candidate's processes, which a busy machine
-changes less: its inverse, times 16, is the rate that 16 idle cores would have. Beside honest candidates there are
-hostile ones, which end early. It fails if an honest candidate is refused, and prints the reasons.
+Each candidate is an elementwise kernel with a text of its own, judged on 12 cases up to the comparison with the
+reference (nothing is timed). The output has the candidates per second, and the CPU time of one candidate's processes,
+which changes less on a busy machine: 16 divided by it is the rate that 16 idle cores would have. Beside honest
+candidates there are hostile ones, which end early. The command fails if an honest candidate is refused, and prints the
+reasons.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ def main(words):
     refused = Counter()
     with Judge(scaled, device=None) as judge:
         judge.prepare()
-        list(judge.judge([Submission("first", TEXT.format(factor="1.0"))]))  # starts the server
-        # A factor of 1.0 in float32, written in other ways: other texts.
+        list(judge.judge([Submission("first", TEXT.format(factor="1.0"))]))  # starts the judge's server process
+        # The same computation with a factor written in different ways: float32 rounds each of them to 1.0.
         honest = [
             Submission(f"honest {one}", TEXT.format(factor=f"(1.0 + {one} * 1e-9)")) for one in range(asked.count)
         ]

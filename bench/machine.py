@@ -1,4 +1,4 @@
-"""What a benchmark ran on, as JSON: figures mean nothing without it."""
+"""Describes the machine that a benchmark ran on, for its JSON file: figures mean nothing without it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def describe() -> dict[str, Any]:
-    """CPU model, features that matter, cores, load, compiler and package versions."""
+    """Return the machine's CPU model, features, cores, load, GPU, and the versions of the compiler and of packages."""
     fields: dict[str, str] = {}
     for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
         name, _, value = line.partition(":")
@@ -59,7 +59,7 @@ PACKAGES = (
 
 
 def gpu() -> dict[str, str]:
-    """Name, driver and clocks of the first NVIDIA GPU by ``nvidia-smi``; empty where there is none."""
+    """Return name, driver and clocks of the first NVIDIA GPU from ``nvidia-smi``; empty without a GPU."""
     fields = ("name", "driver_version", "clocks.sm", "clocks.max.sm", "persistence_mode", "power.limit")
     command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader"]
     try:
@@ -71,7 +71,7 @@ def gpu() -> dict[str, str]:
 
 
 def save(path: Path, machine: dict[str, object], document: dict[str, object]) -> None:
-    """Keep results as JSON with the machine they were measured on; lists of numbers stay on one line."""
+    """Write results as JSON with the machine that they were measured on; lists of numbers stay on one line."""
     text = json.dumps({"machine": machine, **document}, indent=1)
     text = re.sub(r"\[\s+[-+.\deE,\s]+\]", lambda found: " ".join(found[0].split()), text)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,13 +1,13 @@
-"""Bundles of two versions of Triton and of both, tuned on a GPU without compilers, beside each other.
+"""Bundles of two versions of Triton, and one of both, compared on a GPU without compilers.
 
     python -m bench.mixed build FOLDER --old VENV --new VENV [--target cuda:sm_90a] [--kernel NAME]...
     python -m bench.mixed run FOLDER [--device cuda] [--seconds 0.5] [--json FILE]
 
 ``build`` needs no GPU: it compiles kernels of the examples in both environments into ``old.silo``, ``new.silo`` and
 ``mixed.silo``, and prints for how many variants registers or spills differ. ``run`` needs no compiler: it tunes the
-mixed bundle on the device, then the other two, which reuse its trials, and compares the mixed one with each in turns,
-case by case. It fails if the mixed bundle is slower than one of them beyond doubt, or if both versions' codes are
-equally fast everywhere, so that nothing was shown.
+mixed bundle on the device, then the other two, which reuse its trials, and compares the mixed bundle with each of them
+in turns, case by case. It fails if the mixed bundle is significantly slower than one of them, or if it is nowhere
+significantly faster, because then the comparison shows nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples" / "kernels.py"
 
 @dataclass(frozen=True)
 class Beside:
-    """One case: the ratio of the mixed bundle's time to the old version's and to the new version's, with verdicts."""
+    """One case: the mixed bundle's time over the old version's and over the new version's, with verdicts."""
 
     kernel: str
     case: str
@@ -45,17 +45,17 @@ class Beside:
 
     @property
     def slower(self) -> bool:
-        """Whether the mixed bundle is slower than one of the others beyond doubt."""
+        """Whether the mixed bundle is significantly slower than one of the others."""
         return Speed.SLOWER.value in (self.old_verdict, self.new_verdict)
 
     @property
     def gains(self) -> bool:
-        """Whether the mixed bundle is faster than one of the others beyond doubt."""
+        """Whether the mixed bundle is significantly faster than one of the others."""
         return Speed.FASTER.value in (self.old_verdict, self.new_verdict)
 
 
 def beside(old: BundleComparison, new: BundleComparison) -> list[Beside]:
-    """The cases of two comparisons with the mixed bundle, one row each. Cases that failed have their reason."""
+    """Join the cases of two comparisons with the mixed bundle; a case that failed has the reason as its verdict."""
     found = {(one.kernel, one.case): one for one in new.cases}
     rows: list[Beside] = []
     for one in old.cases:
@@ -85,7 +85,7 @@ def build(folder: Path, old: Path, new: Path, target: str, kernels: Sequence[str
 
 
 def chosen_by(path: Path) -> list[str]:
-    """Lines about the compiler that each bucket gets."""
+    """Returns a line for each bucket: the compiler and the config that it gets."""
     lines: list[str] = []
     with open_bundle(path) as bundle:
         contents = bundle.contents()
@@ -99,7 +99,7 @@ def chosen_by(path: Path) -> list[str]:
 
 
 def run(folder: Path, device: str, seconds: float, json: Path | None) -> int:
-    """Tunes and compares; 1 if the mixed bundle is slower somewhere, or nowhere faster."""
+    """Tunes and compares; returns 1 if the mixed bundle is slower in some case, or faster in none."""
     begun = time.monotonic()
     paths = {name: folder / f"{name}.silo" for name in ("mixed", "old", "new")}
     for name, path in paths.items():

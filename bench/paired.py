@@ -1,4 +1,7 @@
-"""Statistics of paired measurements: medians and bootstrap confidence intervals. Seeded, so a file can be re-read."""
+"""Statistics of paired measurements: medians and bootstrap confidence intervals.
+
+The bootstrap is seeded, so that the same samples always give the same interval.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ class Estimate:
 
 
 def median_interval(samples: Sequence[float], seed: str = "") -> Estimate:
-    """The median and its percentile bootstrap interval.
+    """Return the median and its percentile bootstrap interval.
 
     >>> median_interval([3.0, 3.0, 3.0])
     Estimate(median=3.0, low=3.0, high=3.0)
@@ -38,10 +41,10 @@ def median_interval(samples: Sequence[float], seed: str = "") -> Estimate:
 
 
 def differences(samples: Sequence[float], floor: Sequence[float]) -> list[float]:
-    """What each sample took beyond the floor measured right before it."""
+    """Return the difference between each sample and the floor sample that was measured right before it."""
     return [sample - under for sample, under in zip(samples, floor, strict=True)]
 
 
 def ratios(samples: Sequence[float], others: Sequence[float]) -> list[float]:
-    """Sample over the other's sample of the same round."""
+    """Return the ratio of each sample to the other side's sample of the same round."""
     return [sample / other for sample, other in zip(samples, others, strict=True)]

@@ -1,4 +1,4 @@
-"""Plans on the CPU beside the same launches from Python: ratios of paired turns, with the bars that they are held to.
+"""Plans on the CPU beside the same launches from Python: ratios of paired turns, with their bars.
 
 Run with ``python -m bench.plans``; ``--json FILE`` keeps the samples with a description of the machine. A turn measures
 both sides one after the other, each as the best of some bursts; a ratio is the median over turns.
@@ -62,7 +62,7 @@ def two_chains(x: Any, y: Any, turns: Any) -> None:
 
 @dataclass(frozen=True)
 class Row:
-    """One ratio: what it compares, the bar, the ratios of the turns."""
+    """One ratio: its name, its bar, and the ratio of each turn."""
 
     name: str
     bar: float
@@ -75,7 +75,7 @@ class Row:
 
 
 def best_us(call: Callable[[], object], bursts: int, number: int) -> float:
-    """Microseconds a call, the best of some bursts."""
+    """Return the microseconds of a call in the best of some bursts."""
     best = float("inf")
     for _ in range(bursts):
         begin = time.perf_counter_ns()
@@ -86,7 +86,7 @@ def best_us(call: Callable[[], object], bursts: int, number: int) -> float:
 
 
 def turns_of_one_us() -> int:
-    """Turns of the busy kernel's loop that take a microsecond, by two long launches."""
+    """Return the number of turns of the busy kernel's loop that take a microsecond, from two long launches."""
     x = np.ones(16, np.float32)
     few, many = 100_000, 300_000
     times = [best_us(lambda turns=turns: busy[(1,)](x, turns, BLOCK=16), 5, 3) for turns in (few, many)]
@@ -98,7 +98,7 @@ def arrays(count: int) -> list[Any]:
 
 
 def measure(turns: int, bursts: int) -> list[Row]:
-    """All rows."""
+    """Measure and return all rows."""
     loop = turns_of_one_us()
     four = arrays(4)
     x, y, z, out = four
@@ -110,7 +110,7 @@ def measure(turns: int, bursts: int) -> list[Row]:
         Row("50 dependent kernels of 1 us over the sum of their own times", 1.1),
         Row("two independent chains of 25 kernels of 20 us over one after the other", 0.7),
     ]
-    for _ in range(200):  # both ways are tried, and the faster one is known
+    for _ in range(200):  # the plan tries both orders of its launches, and afterwards knows the faster one
         both(x, y, 20 * loop)
     own_us = best_us(lambda: busy[(1,)](x, COUNT * loop, BLOCK=16), 20, 20)
     with threads(1):

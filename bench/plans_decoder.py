@@ -1,11 +1,11 @@
-"""A decoder's step of 60 kernels whose cache grows by one in each: a plan, launches one by one, torch's CUDA graphs.
+"""A decoder step of 60 kernels whose cache grows by one token: as a plan, as single launches, as torch's CUDA graphs.
 
 Run with ``python -m bench.plans_decoder``, on a GPU if torch has one, else on the CPU (without Triton's own launches
-and without graphs). ``examples/decoder_plan.py`` has the model. Every row makes the same tokens, in stretches, by
-turns; after each token the program waits for it, as a program that samples has to. The host's time ends when the step
-is enqueued, the whole time when it is done, microseconds a token. CUDA graphs hold grids and arguments, so
-their row has a graph for each length of a bucket, whose inputs are copied and whose kernels read the true length from
-memory.
+and without graphs). ``examples/decoder_plan.py`` has the model. Every row makes the same tokens; the rows take turns of
+some tokens. After each token the program waits for it, as a program that samples tokens has to. The host's time ends
+when the step is enqueued, the whole time when it is done, in microseconds for each token. CUDA graphs hold grids and
+arguments, so their row has a graph for each bucket of lengths; its inputs are copied, and its kernels read the true
+length from memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FLOOR = "Silo, one by one"
 
 
 def example() -> Any:
-    """The module ``examples/decoder_plan.py``."""
+    """Import and return the module ``examples/decoder_plan.py``."""
     spec = importlib.util.spec_from_file_location("decoder_plan", ROOT / "examples" / "decoder_plan.py")
     assert spec is not None
     assert spec.loader is not None
@@ -41,15 +41,15 @@ def example() -> Any:
 
 
 class Row(Protocol):
-    """One way to make a token: ``hidden`` as the token at a position; it returns the array that holds the result."""
+    """One way to make a token: takes ``hidden`` and the token's position, and returns the array with the result."""
 
     def __call__(self, hidden: Any, at: int, /) -> Any:
-        """Enqueue it."""
+        """Enqueue the step of one token."""
         ...
 
 
 def plan_row(model: Any, array: Callable[[np.ndarray], Any], longest: int) -> tuple[Row, Any]:
-    """A plan, which the token at position 0 records."""
+    """Return a row that replays a plan, and the plan; the token at position 0 records it."""
     decoder = model.Decoder(array, longest)
     plan = silo.plan(decoder.step, array(np.zeros(model.WIDTH, np.float32)), 0)
 
@@ -61,7 +61,7 @@ def plan_row(model: Any, array: Callable[[np.ndarray], Any], longest: int) -> tu
 
 
 def launched_row(model: Any, array: Callable[[np.ndarray], Any], longest: int, kernels: Any) -> Row:
-    """Launches one by one, of Silo's kernels or Triton's own."""
+    """Return a row of single launches, by Silo's kernels or by Triton."""
     decoder = model.Decoder(array, longest)
 
     def make(hidden: Any, at: int) -> Any:
@@ -72,7 +72,10 @@ def launched_row(model: Any, array: Callable[[np.ndarray], Any], longest: int, k
 
 
 def graphs_row(model: Any, array: Callable[[np.ndarray], Any], longest: int, bucket: int) -> tuple[Row, dict[str, Any]]:
-    """CUDA graphs by torch of Triton's launches, one for each bucket of lengths; and the cost of capturing them."""
+    """Return a row that replays torch's CUDA graphs of Triton's launches, one graph for each bucket of lengths.
+
+    Also returns the number of graphs, and the seconds and bytes that capturing them took.
+    """
     import torch
 
     decoder = model.Decoder(array, longest)
@@ -82,7 +85,7 @@ def graphs_row(model: Any, array: Callable[[np.ndarray], Any], longest: int, buc
     graphs: list[Any] = []
     for size in range(bucket, longest + 1, bucket):
         parts = size // model.PART
-        decoder.step(hidden, place, model.TRITON, parts, loaded=True)  # compiled before it is captured
+        decoder.step(hidden, place, model.TRITON, parts, loaded=True)  # compiles the kernels before the capture
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=graphs[0].pool() if graphs else None):
@@ -95,7 +98,7 @@ def graphs_row(model: Any, array: Callable[[np.ndarray], Any], longest: int, buc
         "bytes": before - torch.cuda.mem_get_info()[0],
     }
 
-    held = (graphs, decoder)  # graphs hold addresses alone: the decoder's arrays live as long as they do
+    held = (graphs, decoder)  # kept, because graphs hold only the addresses of the decoder's arrays
 
     def make(given: Any, at: int) -> Any:
         hidden.copy_(given)
@@ -107,9 +110,10 @@ def graphs_row(model: Any, array: Callable[[np.ndarray], Any], longest: int, buc
 
 
 def measure(rows: dict[str, Row], model: Any, tokens: int, stretch: int, array: Any, back: Any, wait: Any) -> Any:
-    """Samples (host us, whole us) of every row, token by token; the results of all are compared.
+    """Measure every row; return its samples (host us, whole us) of each token, and compare the results of all rows.
 
-    A peer's row of other results is left out, with a line that says so; one of Silo's ends the run.
+    If the results of another library's row differ, the row is dropped with a message; if those of Silo differ, the run
+    ends.
     """
     chance = np.random.default_rng(3)
     inputs = [chance.standard_normal(model.WIDTH).astype(np.float32) for _ in range(tokens)]
@@ -139,7 +143,7 @@ def measure(rows: dict[str, Row], model: Any, tokens: int, stretch: int, array: 
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the table."""
+    """Measure and print the table."""
     parser = argparse.ArgumentParser(prog="bench.plans_decoder", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--tokens", type=int, default=1024, help="a multiple of --bucket (default: %(default)s)")
     parser.add_argument("--stretch", type=int, default=64, help="tokens between turns (default: %(default)s)")
@@ -165,7 +169,7 @@ def main(arguments: list[str] | None = None) -> int:
     print("| | host us | whole us | whole, of one by one |\n| --- | ---: | ---: | ---: |")
     kept: dict[str, Any] = {}
     for name, found in samples.items():
-        steady = found[given.stretch :] or found  # the first stretch compiles and records
+        steady = found[given.stretch :] or found  # without the first tokens, which compile and record
         host, whole = [one[0] for one in steady], [one[1] for one in steady]
         part = ratios(whole, [one[1] for one in (samples[FLOOR][given.stretch :] or samples[FLOOR])])
         medians = [median_interval(each, name).median for each in (host, whole, part)]

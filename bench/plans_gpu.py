@@ -1,9 +1,9 @@
-"""Plans on a GPU: 10, 50 and 200 kernels of five pointers and three ints, everything replaced in each replay.
+"""Plans on a GPU: 10, 50 and 200 kernels of five pointers and three ints, whose arguments all change in each replay.
 
 ``python -m bench.plans_gpu`` compares, in turns of one process, the ways of ``native/core/graph_plan.c`` called from C,
-and for 50 kernels ``silo.plan`` from Python beside the same launches one by one. The host's time is from the begin of
-filling in the arguments to the end of the launch, the whole time to the end of the last kernel, microseconds; both
-begin when the stream is empty. ``--stub`` runs over a driver that does nothing, for a look at the host's part.
+and for 50 kernels ``silo.plan`` from Python beside single launches. The host's time lasts from the begin of filling in
+the arguments to the end of the launch, the whole time to the end of the last kernel, in microseconds; both begin when
+the stream is empty. ``--stub`` runs over a driver that does nothing, for a look at the host's part.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ ROWS: dict[str, tuple[dict[str, int], bool]] = {
 }
 FLOOR = "one by one"
 
-# Bars for 50 kernels on an H100 or H200: host microseconds from C and Python, whole time as a part of one by one.
+# Limits for 50 kernels on an H100 or H200: host microseconds from C, from Python and without changes; the whole time
+# over that of single launches.
 HOST_C_US, HOST_PYTHON_US, UNCHANGED_US, WHOLE_PART = 4.0, 8.0, 3.0, 0.4
 
 
@@ -53,16 +54,16 @@ class Turns:
         self.plan = device.plan(plan_mix.kernels(device, count), **options)
 
     def run(self, *, change: bool) -> tuple[list[float], list[float]]:
-        """Host and whole times of ``TURNS`` replays."""
+        """Replay the plan ``TURNS`` times; return host and whole times in microseconds, without the first two."""
         host, whole = ((ctypes.c_double * TURNS)() for _ in range(2))
         arguments = (self.plan.handle, self.device.handle, self.stream, self.arrays, ELEMENTS, plan_mix.THREADS)
         self.device.check(self.device.library.plan_turns(*arguments, int(change), TURNS, host, whole))
-        # The first turn of a row replaces what the row before it left.
+        # The first turns of a row still replace the arguments that the row before it left.
         return list(host)[2:], list(whole)[2:]
 
 
 def from_c(device: graph_plans.Device, count: int, rounds: int) -> dict[str, Any]:
-    """Every row for plans of ``count`` kernels, the rows in turns."""
+    """Measure plans of ``count`` kernels called from C, the rows in turns; return times, way and reason of each row."""
     stream = device.stream()
     arrays = (ctypes.c_uint64 * 10)(*(device.memory(4 * (ELEMENTS + plan_mix.THREADS)) for _ in range(10)))
     turns = {name: Turns(device, count, options, arrays, stream) for name, (options, _) in ROWS.items()}
@@ -90,7 +91,7 @@ def _timed(call: Callable[[], object], wait: Callable[[], None]) -> tuple[float,
 
 
 def from_python(device: graph_plans.Device, rounds: int, count: int = 50) -> dict[str, Any]:
-    """``silo.plan`` of ``count`` launches, all arrays and sizes replaced, and the launches one by one."""
+    """Measure ``silo.plan`` of ``count`` launches with all arguments replaced, and single launches."""
     import silo
 
     kernels = plan_mix.declared()
@@ -115,7 +116,7 @@ def from_python(device: graph_plans.Device, rounds: int, count: int = 50) -> dic
         for name, (call, change) in calls.items():
             given = [arguments(round_ * TURNS + change * turn) for turn in range(TURNS)]
             found = [_timed(lambda call=call, one=one: call(*one), wait) for one in given]
-            rows[name] += found[2:]  # as from C
+            rows[name] += found[2:]  # without the first two turns, as in Turns.run
     floor = [whole for _, whole in rows["one by one"]]
     return {
         "report": str(plan.report()),
@@ -154,7 +155,7 @@ def _verdicts(c: dict[str, Any], python: dict[str, Any] | None) -> list[tuple[st
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the tables and the bars; 1 if one is missed (never with ``--stub``)."""
+    """Print the tables and the bars; return 1 if a bar is missed (never with ``--stub``)."""
     parser = argparse.ArgumentParser(prog="bench.plans_gpu", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--stub", action="store_true", help="over the stub driver, whose launches do nothing")
     parser.add_argument("--counts", default="10,50,200", help="numbers of kernels (default: %(default)s)")

@@ -1,7 +1,7 @@
-"""A combo: three sub-kernels in one launch, as compilers make them of small independent kernels.
+"""A combo: three sub-kernels in one launch, as compilers make them from small independent kernels.
 
-Programs are dealt out by ranges of their number. Two sub-kernels are equal, so they are tuned as one; the third sums
-rows, with blocks of its own.
+Each sub-kernel gets a range of the launch's programs. The first two are equal, so they are tuned as one; the third sums
+rows and has blocks of its own.
 """
 
 import triton
@@ -19,14 +19,14 @@ SUM = heuristics.space("reduction", {"x": "rows", "r": "columns"}, facts=KernelF
 
 @triton.jit
 def scaled(x, out, n, factor, block, XBLOCK: tl.constexpr):
-    """out = x * factor, one block of n elements."""
+    """out = x * factor, for one block of the n elements."""
     i = block * XBLOCK + tl.arange(0, XBLOCK)
     tl.store(out + i, tl.load(x + i, mask=i < n) * factor, mask=i < n)
 
 
 @triton.jit
 def row_sums(x, out, rows, columns, block, XBLOCK: tl.constexpr, R0_BLOCK: tl.constexpr):
-    """out[i] = sum of x[i, :], one block of rows."""
+    """out[i] = sum of x[i, :], for one block of rows."""
     row = block * XBLOCK + tl.arange(0, XBLOCK)
     total = tl.zeros((XBLOCK, R0_BLOCK), tl.float32)
     for start in range(0, columns, R0_BLOCK):

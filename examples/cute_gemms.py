@@ -19,8 +19,9 @@ WARP = 32
 class WgmmaGemm:
     """``c = a @ b.T`` on Hopper's tensor cores; a is (M, K), b (N, K), c (M, N), rows contiguous, sums in fp32.
 
-    A block of ``BLOCK_M / 64`` warp groups computes one tile of c. Its first warp asks the copy engine for the tiles of
-    a and b, ``STAGES - 1`` steps ahead; what lies past the edges comes as zeros, and is not stored.
+    A thread block of ``BLOCK_M / 64`` warp groups computes one tile of c. Its first warp starts the copies of the tiles
+    of a and b, ``STAGES - 1`` steps ahead. Elements beyond the edges of a and b are read as zeros, and are not stored
+    to c.
     """
 
     def __init__(self, BLOCK_M: int = 128, BLOCK_N: int = 128, BLOCK_K: int = 64, STAGES: int = 4):
@@ -31,11 +32,11 @@ class WgmmaGemm:
 
     @cute.jit
     def __call__(self, a: cute.Tensor, b: cute.Tensor, c: cute.Tensor):
-        """The launch, whose tensor maps are made of a and b."""
+        """Launch the product; the tensor maps are made from a and b."""
         self.product(a, b, c)
 
     def product(self, a: cute.Tensor, b: cute.Tensor, c: cute.Tensor, **launch: object):
-        """What ``__call__`` does, with further options of the launch."""
+        """Launch the product, like ``__call__``, with further options of the launch."""
         block_m, block_n, block_k = self.tile
         self.dtype = a.element_type
         a_shared = hopper.make_smem_layout_a(LayoutEnum.ROW_MAJOR, self.tile, self.dtype, self.stages)
@@ -60,12 +61,13 @@ class WgmmaGemm:
         a_shared: cute.ComposedLayout,
         b_shared: cute.ComposedLayout,
     ):
-        """One tile of c."""
+        """Compute one tile of c."""
         thread, _, _ = cute.arch.thread_idx()
         row, column, _ = cute.arch.block_idx()
         warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
         block_m, block_n, block_k = self.tile
-        # Made here and not on the host: nothing of it is there at run time, and the launcher passes arrays alone.
+        # Made here and not on the host, because it exists only at compile time and the launcher passes nothing but
+        # arrays.
         mma = hopper.make_trivial_tiled_mma(
             self.dtype,
             self.dtype,

@@ -16,7 +16,7 @@ WARP = 32
 
 @cute.kernel
 def add_kernel(x: cute.Tensor, y: cute.Tensor, out: cute.Tensor, n: cutlass.Int32, THREADS: cutlass.Constexpr):
-    """out = x + y, one element a thread."""
+    """out = x + y, one element for each thread."""
     thread, _, _ = cute.arch.thread_idx()
     block, _, _ = cute.arch.block_idx()
     i = block * THREADS + thread
@@ -26,7 +26,7 @@ def add_kernel(x: cute.Tensor, y: cute.Tensor, out: cute.Tensor, n: cutlass.Int3
 
 @cute.jit
 def block_sum(value: cutlass.Float32, shared: cute.Tensor, thread: cutlass.Int32, THREADS: cutlass.Constexpr):
-    """The sum of a value over the threads of a block, in all of them; ``shared`` has a place for each warp."""
+    """Return the sum of a value over a block's threads, to all of them; ``shared`` has one element for each warp."""
     of_warp = cute.arch.warp_reduction_sum(value)
     if thread % WARP == 0:
         shared[thread // WARP] = of_warp
@@ -34,13 +34,13 @@ def block_sum(value: cutlass.Float32, shared: cute.Tensor, thread: cutlass.Int32
     total = cutlass.Float32(0.0)
     for warp in cutlass.range_constexpr(THREADS // WARP):
         total += shared[warp]
-    cute.arch.barrier()  # before the next sum writes to the same places
+    cute.arch.barrier()  # reached before the next sum overwrites `shared`
     return total
 
 
 @cute.kernel
 def row_sum_kernel(x: cute.Tensor, out: cute.Tensor, THREADS: cutlass.Constexpr):
-    """The sum of each row, one block a row."""
+    """The sum of each row, one thread block for each row."""
     thread, _, _ = cute.arch.thread_idx()
     row, _, _ = cute.arch.block_idx()
     shared = memory.SmemAllocator().allocate_tensor(cutlass.Float32, cute.make_layout(THREADS // WARP), 16)
@@ -62,7 +62,10 @@ def layer_norm_kernel(
     eps: cutlass.Float32,
     THREADS: cutlass.Constexpr,
 ):
-    """Layer norm of each row, one block a row. The variance is taken round the mean: nothing cancels."""
+    """Layer norm of each row, one thread block for each row.
+
+    The variance is the mean square of differences from the mean, which avoids cancellation.
+    """
     thread, _, _ = cute.arch.thread_idx()
     row, _, _ = cute.arch.block_idx()
     shared = memory.SmemAllocator().allocate_tensor(cutlass.Float32, cute.make_layout(THREADS // WARP), 16)

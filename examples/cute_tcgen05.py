@@ -1,8 +1,8 @@
 """A matrix product on Blackwell's tensor cores, in the CuTe DSL: ``kernel-silo[cute]``, and a B200 to run it.
 
 ``silo build examples/cute_tcgen05.py -o tcgen05.silo --target cuda:sm_100a`` packs it on any machine, without a GPU.
-It is compiled and packed by the tests and was never run: no such GPU was there. Its device function takes what only
-the DSL's host code makes, so that launches it.
+The tests compile and pack it; it was never run, because no such GPU was available. Its device function takes parameters
+that only the DSL's host code can make, so the DSL's host code launches it.
 """
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
@@ -18,9 +18,10 @@ WARP = 32
 
 
 class Tcgen05Gemm:
-    """``c = a @ b.T`` on Blackwell's tensor cores, one tile of 128 rows a block; sums are in tensor memory, in fp32.
+    """``c = a @ b.T`` on Blackwell's tensor cores, one tile of 128 rows for each thread block.
 
-    The first warp asks the copy engine for tiles, ``STAGES`` steps ahead, and multiplies; all four store.
+    Sums are in tensor memory, in fp32. The first warp starts copies of tiles, ``STAGES`` steps ahead, and multiplies;
+    all four warps store the result.
     """
 
     def __init__(self, BLOCK_N: int = 128, STAGES: int = 4):
@@ -32,7 +33,7 @@ class Tcgen05Gemm:
 
     @cute.jit
     def __call__(self, a: cute.Tensor, b: cute.Tensor, c: cute.Tensor, stream: CUstream):
-        """The launch, whose tensor maps are made of a and b."""
+        """Launch the product; the tensor maps are made from a and b."""
         self.dtype = a.element_type
         major = OperandMajorMode.K
         mma = blackwell.make_trivial_tiled_mma(
@@ -62,7 +63,7 @@ class Tcgen05Gemm:
         a_shared: cute.ComposedLayout,
         b_shared: cute.ComposedLayout,
     ):
-        """One tile of c."""
+        """Compute one tile of c."""
         thread, _, _ = cute.arch.thread_idx()
         row, column, _ = cute.arch.block_idx()
         warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
@@ -109,7 +110,7 @@ class Tcgen05Gemm:
         if warp == 0:
             mma.set(tcgen05.Field.ACCUMULATE, value=False)
             for coming in cutlass.range(steps + self.stages, unroll=1):
-                if coming >= self.stages:  # multiply what was asked for so many steps ago
+                if coming >= self.stages:  # multiply the tiles whose copies were started that many steps ago
                     step = coming - self.stages
                     stage = step % self.stages
                     cute.arch.mbarrier_wait(full + stage, (step // self.stages) % 2)

@@ -1,4 +1,4 @@
-"""A decoder that makes one token at a time: 60 kernels a step, over a cache that is longer by one in each, as one plan.
+"""A decoder that makes one token at a time, as one plan: a step has 60 kernels, and the cache grows by one each step.
 
 ``python examples/decoder_plan.py`` runs it on a GPU if torch has one, else on the CPU, and compares the steps with the
 kernels launched one by one. Nothing is padded: grids and sizes are of the true length.
@@ -35,7 +35,7 @@ def normed(x, weight, out, width, BLOCK: tl.constexpr):
 
 @triton.jit
 def project(x, weight, out, rows, columns, ADD: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """out = weight x, or out += weight x; a program makes ROWS elements."""
+    """out = weight x, or with ADD out += weight x; each program computes ROWS elements."""
     row, i = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, BLOCK)
     block = tl.load(weight + row[:, None] * columns + i, mask=(row[:, None] < rows) & (i < columns), other=0.0)
     found = tl.sum(block * tl.load(x + i, mask=i < columns, other=0.0)[None, :], axis=1)
@@ -46,7 +46,7 @@ def project(x, weight, out, rows, columns, ADD: tl.constexpr, ROWS: tl.constexpr
 
 @triton.jit(do_not_specialize=["at"])
 def append(qkv, keys, values, at, width, BLOCK: tl.constexpr, LOADED: tl.constexpr):
-    """Keys and values of this token to position ``at`` of the cache; LOADED: ``at`` is its address."""
+    """Write this token's keys and values to position ``at`` of the cache; if LOADED, ``at`` points to it."""
     if LOADED:
         at = tl.load(at)
     i = tl.arange(0, BLOCK)
@@ -57,7 +57,7 @@ def append(qkv, keys, values, at, width, BLOCK: tl.constexpr, LOADED: tl.constex
 @triton.jit(do_not_specialize=["at", "most"])
 def attend(qkv, keys, values, sums, tops, parts, at, most, width, scale, SIZE: tl.constexpr, PART: tl.constexpr,
            LOADED: tl.constexpr):  # fmt: skip
-    """One head over one part of the cache: its largest score, the sum of weights, the weighted sum of values."""
+    """Attention of one head over one part of the cache: stores its top score, sum of weights, and weighted values."""
     if LOADED:
         at = tl.load(at)
     head, part = tl.program_id(0), tl.program_id(1)
@@ -77,7 +77,7 @@ def attend(qkv, keys, values, sums, tops, parts, at, most, width, scale, SIZE: t
 
 @triton.jit(do_not_specialize=["count", "most"])
 def joined(sums, tops, parts, out, count, most, SIZE: tl.constexpr, PARTS: tl.constexpr):
-    """The parts of each head as one."""
+    """Combine the parts of each head."""
     head, i, n = tl.program_id(0), tl.arange(0, SIZE), tl.arange(0, PARTS)
     slot = head * most + n
     tops_ = tl.load(tops + slot, mask=n < count, other=-1e30)
@@ -97,14 +97,14 @@ def gated(both, out, inner, BLOCK: tl.constexpr):
 
 TRITON = SimpleNamespace(
     normed=normed, project=project, append=append, attend=attend, joined=joined, gated=gated
-)  # as Triton launches them
+)  # for launches by Triton
 SILO = SimpleNamespace(**{name: silo.kernel(kernel) for name, kernel in vars(TRITON).items()})
 
 
 class Decoder:
-    """Weights, a cache for ``longest`` tokens, and the memory between the kernels.
+    """Weights, a cache for ``longest`` tokens (a multiple of ``PART``), and the memory that kernels pass to each other.
 
-    ``array`` makes an array of a device from one of numpy, ``longest`` is a multiple of ``PART``.
+    ``array`` is a function that copies a numpy array to the device.
     """
 
     def __init__(self, array: Callable[[np.ndarray], Any], longest: int = 1024, seed: int = 0) -> None:
@@ -136,13 +136,13 @@ class Decoder:
         self.parts = empty(HEADS, self.most, SIZE)
 
     def step(self, hidden: Any, at: Any, kernels: Any = SILO, parts: Any = None, *, loaded: bool = False) -> None:
-        """``hidden`` through all layers, in place, as the token at position ``at``.
+        """Send ``hidden`` through all layers, in place, as the token at position ``at``.
 
         Args:
             hidden: WIDTH floats.
             at: the position, from 0 on.
             kernels: ``SILO`` or ``TRITON``.
-            parts: of the cache that are read, if more than ``at`` needs.
+            parts: the number of parts of the cache to read; by default as many as ``at`` needs.
             loaded: ``at`` is an array of one integer that the kernels read.
         """
         k, scale = kernels, 1 / math.sqrt(SIZE)
@@ -167,7 +167,7 @@ class Decoder:
 
 
 def place() -> tuple[str, Callable[[np.ndarray], Any], Callable[[Any], np.ndarray]]:
-    """A device, a function that makes arrays there, and one that copies them back."""
+    """Return the device's name, a function that copies numpy arrays to it, and one that copies them back."""
     try:
         import torch
     except ImportError:
@@ -192,7 +192,7 @@ def main() -> None:
     for at, token in enumerate(inputs):
         hidden, same = array(token.copy()), array(token.copy())
         begin = time.perf_counter()
-        if plan is None:  # the first token records it
+        if plan is None:  # record the first token's step as the plan
             plan = silo.plan(planned.step, hidden, at)
         else:
             plan(hidden, at)

@@ -9,7 +9,7 @@ import silo
 @silo.kernel(space={"BLOCK": [1024]}, grid=lambda a: (silo.cdiv(a.n, a.BLOCK),))
 @triton.jit
 def add(x, y, out, n, BLOCK: tl.constexpr):
-    """out = x + y, in blocks."""
+    """out = x + y, one block for each program."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     m = i < n
     tl.store(out + i, tl.load(x + i, mask=m) + tl.load(y + i, mask=m), mask=m)

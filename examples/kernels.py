@@ -39,7 +39,7 @@ def _(n, make):
 @triton.heuristics({"BLOCK": lambda a: triton.next_power_of_2(a["columns"])})
 @triton.jit
 def softmax(out, x, out_stride, x_stride, rows, columns, BLOCK: tl.constexpr):
-    """Row-wise softmax, one program a row."""
+    """Row-wise softmax, one program for each row."""
     row = tl.program_id(0)
     i = tl.arange(0, BLOCK)
     values = tl.load(x + row * x_stride + i, mask=i < columns, other=-float("inf"))
@@ -68,7 +68,7 @@ def _(shape, make):
 )
 @triton.jit
 def layer_norm(x, out, weight, bias, mean, rstd, stride, rows, columns, eps, BLOCK: tl.constexpr):
-    """Layer norm over the last axis; also keeps each row's mean and reciprocal deviation."""
+    """Layer norm over the last axis; also stores each row's mean and the reciprocal of its standard deviation."""
     row = tl.program_id(0)
     x += row * stride
     out += row * stride
@@ -142,7 +142,7 @@ def matmul(
     BLOCK_K: tl.constexpr,
     GROUP_M: tl.constexpr,
 ):
-    """c = activation(a @ b), tiles walked in groups of rows so that they share the second operand in cache."""
+    """c = activation(a @ b); tiles are computed in groups of rows, so that their columns of b stay in the cache."""
     pid = tl.program_id(0)
     tiles_m = tl.cdiv(M, BLOCK_M)
     tiles_n = tl.cdiv(N, BLOCK_N)
@@ -180,7 +180,7 @@ def _(size, activation, make):
         product = a.host.astype(np.float64) @ b.host.astype(np.float64)
         return np.where(product >= 0, product, 0.01 * product) if activation else product
 
-    # Looser than the default: GPUs multiply fp32 in tf32 unless told otherwise.
+    # The tolerance is larger than the default, because GPUs multiply fp32 in tf32 by default.
     return silo.Case(
         args=(a, b, c, M, N, K, K, 1, N, 1, N, 1),
         kwargs={"ACTIVATION": activation},
@@ -245,7 +245,7 @@ def _(length, D, make):
         rtol=1e-2,
         atol=1e-2,
         bytes=4 * 4 * heads * length * D,
-        flops=2 * heads * length * (length + 1) * D,  # two products of the lower triangle
+        flops=2 * heads * length * (length + 1) * D,  # two products over the lower triangle
     )
 
 
@@ -256,7 +256,7 @@ def _(length, D, make):
 )
 @triton.jit
 def dropout(x, out, n, p, seed, BLOCK: tl.constexpr):
-    """Zeroes each element with probability p and scales the rest; the same seed drops the same elements."""
+    """Zero each element with probability p and scale the others by 1 / (1 - p); equal seeds drop the same elements."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     values = tl.load(x + i, mask=i < n)
     keep = tl.rand(seed, i) > p
@@ -264,7 +264,7 @@ def dropout(x, out, n, p, seed, BLOCK: tl.constexpr):
 
 
 def philox(seed, counter):
-    """The first word of Philox-4x32-10 for 32-bit counters, as ``tl.rand`` numbers them."""
+    """Return the first word of Philox-4x32-10 for each 32-bit counter, as ``tl.rand`` uses it."""
     c = [counter.astype(np.uint64), *(np.zeros_like(counter, dtype=np.uint64) for _ in range(3))]
     k0, k1 = np.uint64(seed & 0xFFFFFFFF), np.uint64(seed >> 32)
     mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)

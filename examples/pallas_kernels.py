@@ -19,7 +19,7 @@ WRITTEN_ROWS = ArgSpec(block=("BLOCK", None), dims=(0,), role="out", shape="x")
 
 
 def add_body(x, y, out):
-    """out = x + y, a block of rows a program; the last block may be ragged."""
+    """out = x + y, one block of rows for each program; the last block may be partial."""
     out[...] = x[...] + y[...]
 
 
@@ -39,7 +39,7 @@ def _(rows, make):
 
 
 def softmax_body(x, out, scale):
-    """The softmax of each row of x times a scalar that each call passes."""
+    """The softmax of each row of x, multiplied by a scalar that each call passes."""
     value = x[...].astype(jnp.float32) * scale
     power = jnp.exp(value - value.max(-1, keepdims=True))
     out[...] = (power / power.sum(-1, keepdims=True)).astype(out.dtype)
@@ -67,7 +67,7 @@ def _(rows, make):
 
 
 def matmul_body(a, b, out, total):
-    """out = a @ b: the last axis of the grid goes over K, and the sum stays in scratch."""
+    """out = a @ b: the last axis of the grid runs over K, and the sum stays in scratch memory."""
 
     @pl.when(pl.program_id(2) == 0)
     def _():
@@ -102,7 +102,7 @@ matmul = silo.pallas(
 
 
 def matmul_pipeline_body(a, b, out, *, BM, BN, BK):
-    """The same over arrays in HBM: one program, whose pipeline goes over the blocks."""
+    """out = a @ b over arrays in HBM: a single program, whose pipeline runs over the blocks."""
     rows, columns, inner = a.shape[0] // BM, b.shape[1] // BN, a.shape[1] // BK
 
     def step(a_block, b_block, out_block):
@@ -133,7 +133,7 @@ matmul_pipeline = silo.pallas(
 
 
 def matmul_fori_body(a, b, out, a_block, b_block, total, arrived, left):
-    """The same with copies of its own: a block of rows and columns a program, a loop over K."""
+    """out = a @ b with the kernel's own copies: each program has a block of rows and columns, and loops over K."""
     rows, inner = a_block.shape
     columns = b_block.shape[1]
     i, j = pl.program_id(0), pl.program_id(1)
@@ -175,7 +175,7 @@ matmul_fori = silo.pallas(
 
 
 def product(make):
-    """Arguments and the expected result of the three products."""
+    """Return a case for the three products: arguments and the expected result."""
     a, b, out = make.normal(256, 512), make.normal(512, 128), make.empty(256, 128)
     return silo.Case(args=(a, b, out), expected={"out": lambda: a.host @ b.host}, rtol=1e-4, atol=1e-3)
 
@@ -188,7 +188,7 @@ for kernel in (matmul, matmul_pipeline, matmul_fori):
 
 
 def ragged_body(x, count, out, *, BLOCK):
-    """out = the sums of windows of ``BLOCK`` rows; the last window ends beyond the array, in the padding."""
+    """out = the sums of windows of ``BLOCK`` rows; the last window ends beyond the array, in its padding."""
     start = pl.program_id(0) * BLOCK
     window = x[pl.ds(pl.multiple_of(start, BLOCK), BLOCK), :]
     rows = start + jax.lax.broadcasted_iota(jnp.int32, window.shape, 0)
@@ -222,7 +222,7 @@ def _(rows, make):
 
 
 def gather_body(index, x, out):
-    """out = blocks of x in the order that ``index`` says: the index map reads it before the blocks are copied."""
+    """out = blocks of x in the order of ``index``; the index map reads ``index`` before the blocks are copied."""
     out[...] = x[...] + index[pl.program_id(0)].astype(x.dtype)
 
 

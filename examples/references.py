@@ -1,7 +1,7 @@
-"""What the example kernels compute, by torch (or by numpy where torch is absent): something to compare times with.
+"""The same computations as the example kernels, by torch (or by numpy without torch), to compare times with.
 
-Each function takes a case's arguments by parameter name, as torch tensors or numpy arrays, and gives a function that
-computes the same thing once. Outputs are preallocated where the library allows it, as the kernels' are.
+Each function takes a case's arguments by parameter name, as torch tensors or numpy arrays, and returns a function that
+computes the same thing once. Outputs are preallocated if the library allows it, as the kernels' outputs are.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ Run = Callable[[], object]
 
 
 def torch_references() -> dict[str, Callable[[Arguments], Run]]:
-    """By kernel name. Raises ImportError where torch is absent."""
+    """Return torch's functions by kernel name. Raises ImportError if torch is missing."""
     import torch
     from torch.nn import functional
 
@@ -55,7 +55,7 @@ def torch_references() -> dict[str, Callable[[Arguments], Run]]:
 
 
 def numpy_references() -> dict[str, Callable[[Arguments], Run]]:
-    """By kernel name."""
+    """Return numpy's functions by kernel name."""
     import numpy as np
 
     def softmax(x: Any) -> Any:

@@ -1,6 +1,6 @@
-"""The reference of the public names, ``docs/api.md``, from their docstrings.
+"""Prints the reference of the public names, ``docs/api.md``, from their docstrings.
 
-``python scripts/api_reference.py`` brings the page up to date; ``--check`` only says whether it is.
+``python scripts/api_reference.py`` updates the page; ``--check`` only checks whether it is up to date.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from silo import heuristics
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "api.md"
 
-# The public names of the package, by what they are for; a name that is missing here is an error.
+# The public names of the package by subject. A public name that is missing here is an error.
 SUBJECTS: Mapping[str, tuple[str, ...]] = {
     "Kernels": (
         "kernel",
@@ -59,7 +59,7 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
     ),
     "Errors": ("SiloError",),
 }
-# Members that other parts of Silo use, and no program needs.
+# Members that other parts of Silo use, but no program needs.
 INTERNAL = frozenset({"resolver", "checking", "launcher"})
 HEAD = """# Reference
 
@@ -69,7 +69,7 @@ are not on this page may change from one version to the next.
 
 
 def markdown(text: str) -> str:
-    """A docstring's text: roles of reStructuredText and double backquotes become code; examples become blocks."""
+    """Return a docstring's text as Markdown: roles and double backquotes become code, examples become blocks."""
     text = re.sub(r":\w+:`~?([\w.]+)`", lambda match: f"`{match[1].rpartition('.')[2]}`", text)
     text = text.replace("``", "`")
     lines: list[str] = []
@@ -80,12 +80,12 @@ def markdown(text: str) -> str:
 
 
 def row(*cells: str) -> str:
-    """A line of a table."""
+    """Return a line of a Markdown table."""
     return "| " + " | ".join(markdown(" ".join(cell.split())).replace("|", "\\|") for cell in cells) + " |\n"
 
 
 def written_types(value: object) -> Mapping[str, str]:
-    """The types of an object's parameters or fields as they are written, and of its result as ``return``."""
+    """Return the types of an object's parameters or fields by name, as they are written; its result is ``return``."""
     found: dict[str, str] = {}
     if inspect.isclass(value):
         for kind in reversed(value.__mro__):
@@ -102,7 +102,7 @@ def written_types(value: object) -> Mapping[str, str]:
 
 
 def shown_type(annotation: object) -> str:
-    """A type as a reader writes it: without quotes, and without the modules of Silo and of typing.
+    """Return the text of a type without quotes, and without the modules of Silo and of typing.
 
     >>> shown_type("Sequence[silo.core.config.Config] | None")
     'Sequence[Config] | None'
@@ -114,7 +114,7 @@ def shown_type(annotation: object) -> str:
 
 
 def documented(value: object) -> str:
-    """The documentation of an object: text, arguments with their types, the type of the result, errors."""
+    """Return an object's documentation as Markdown: text, arguments with types, the result's type, errors."""
     parsed = docstring_parser.parse(inspect.getdoc(value) or "", style=docstring_parser.DocstringStyle.GOOGLE)
     parts = [markdown(text) for text in (parsed.short_description, parsed.long_description) if text]
     arguments = [one for one in parsed.params if one.args and one.args[0] in ("param", "attribute")]
@@ -134,7 +134,7 @@ def documented(value: object) -> str:
 
 
 def signature(name: str, value: object) -> str:
-    """The call of a function with its defaults; the types are in the table of arguments."""
+    """Return the call of a function with its defaults, without types (the table of arguments has them)."""
     try:
         found = inspect.signature(value)  # pyright: ignore[reportArgumentType]
     except (TypeError, ValueError):
@@ -149,7 +149,7 @@ def signature(name: str, value: object) -> str:
 
 
 def members(value: type) -> Iterator[tuple[str, object]]:
-    """The public members of a class that say something of themselves, in the order they are written."""
+    """Yield the public members of a class that have a docstring, in the order of the class."""
     for name, member in vars(value).items():
         plain = member.__func__ if isinstance(member, classmethod | staticmethod) else member
         shown = callable(plain) or isinstance(plain, property) or hasattr(plain, "func")
@@ -158,7 +158,7 @@ def members(value: type) -> Iterator[tuple[str, object]]:
 
 
 def entry(prefix: str, name: str, value: object) -> str:
-    """The section of one name, with a table of its members where it is a class."""
+    """Return the section of one name; for a class, with a table of its members."""
     shown = name if inspect.isclass(value) else signature(name, value)
     parts = [f"### `{prefix}{shown}`\n", documented(value)]
     if inspect.isclass(value) and not issubclass(value, BaseException):
@@ -175,7 +175,7 @@ def entry(prefix: str, name: str, value: object) -> str:
 
 
 def page() -> str:
-    """The whole page. ``ValueError`` names what stands under no subject."""
+    """Return the whole page. ValueError lists the public names that have no subject, and the reverse."""
     listed = {name for names in SUBJECTS.values() for name in names} | {"__version__"}
     if listed != set(silo.__all__):
         raise ValueError(f"SUBJECTS and silo.__all__ differ in {sorted(listed ^ set(silo.__all__))}")
@@ -190,7 +190,7 @@ def page() -> str:
 
 
 def main() -> int:
-    """Update the page, or check it."""
+    """Update the page, or check it; return 1 if the check fails."""
     text = page()
     if "--check" in sys.argv[1:]:
         return 0 if PAGE.read_text(encoding="utf-8") == text else 1

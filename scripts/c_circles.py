@@ -1,12 +1,13 @@
-"""No circles among the C files: a unit is a header and the file of the same name, and arrows run one way.
+"""Checks that dependencies between C files have no cycle, and that each header declares only its own file's functions.
 
     python scripts/c_circles.py [--draw]
 
-A header belongs to one unit: what it declares is defined in the file of its name, or in no C file of the folder.
-A unit leads to another if it includes the other's header, or if its code names a function or variable that the other's
-file defines. The code of a unit is its file and the inline functions of its header; a macro counts for the unit that
-uses it. Prints each circle with what makes it, and each declaration in another unit's header, and fails. With
-``--draw``, prints every unit with what it leads to, those that lead to little first.
+A unit is a header and the C file of the same name. What a header declares must be defined in its own unit, or in no C
+file of the folder. A unit depends on another if it includes the other's header, or if its code names a function or
+variable that the other's file defines. The code of a unit is its file and the inline functions of its header; a macro
+counts for the unit that uses it. The script prints each cycle with the names that make it, and each declaration in
+another unit's header, and fails if there are any. With ``--draw`` it prints every unit with the units that it depends
+on, those with few dependencies first.
 """
 
 from __future__ import annotations
@@ -25,16 +26,17 @@ _TAG = re.compile(r"\b(?:struct|enum|union)\s+\w+")
 _INLINE = re.compile(r"^(?:SILO_INLINE|static inline)[^;{}=()]*?\b(\w+)\(.*?^\}", re.MULTILINE | re.DOTALL)
 _MACRO = re.compile(r"^#define (\w+)((?:[^\n]*\\\n)*[^\n]*)", re.MULTILINE)
 _NAME = re.compile(r"\b[A-Za-z_]\w*\b")
-# What begins at the first column, up to a body, a value or the end of a declaration.
+# A declaration or definition that begins at the first column, up to its body, value or semicolon.
 _DEFINITION = re.compile(r"^([A-Za-z_][^;{}=]*?)\s*(\{|=|;)", re.MULTILINE)
 
 
-# Headers of no unit: the library's interface, and the values of a manifest, with the functions of bundle_reader.c.
+# Headers that belong to no unit: the library's interface, and the values of a manifest, with the functions of
+# bundle_reader.c.
 _INTERFACES = frozenset({"silo.h", "manifest.h"})
 
 
 def declared(text: str) -> set[str]:
-    """The functions and variables that a header declares, of its text without comments and directives."""
+    """Return the functions and variables that a header declares; ``text`` is without comments and directives."""
     found: set[str] = set()
     for head, end in _DEFINITION.findall(_INLINE.sub("", text)):
         if end != ";" or re.match(r"(static|typedef|struct\s*$|enum|_Static_assert)\b", head):
@@ -49,7 +51,10 @@ def declared(text: str) -> set[str]:
 
 
 def defined(text: str) -> set[str]:
-    """The functions and variables that other files may name, of a file's text without comments and directives."""
+    """Return a C file's functions and variables that other files may name.
+
+    ``text`` is without comments and directives.
+    """
     found: set[str] = set()
     for head, end in _DEFINITION.findall(text):
         plain = re.sub(r"\[[^\]]*\]", "", _TAG.sub("", re.sub(r"__attribute__\(\(.*?\)\)", "", head)))
@@ -64,7 +69,7 @@ def defined(text: str) -> set[str]:
 
 
 class Tree:
-    """The C files of a folder and those within: what each unit leads to, and why."""
+    """The C files below a folder: ``arrows`` has the dependencies of each unit, with the names that cause them."""
 
     def __init__(self, folder: Path) -> None:
         files = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.[ch]"))}
@@ -107,7 +112,7 @@ class Tree:
         return set(_NAME.findall(_TAG.sub("", text)))
 
     def _with_macros(self, names: set[str]) -> set[str]:
-        """The names, and the names that macros among them stand for."""
+        """Return the names, and all names that macros among them expand to."""
         found, todo = set(names), list(names)
         while todo:
             new = self._macros.get(todo.pop(), set[str]()) - found
@@ -116,7 +121,7 @@ class Tree:
         return found
 
     def reached(self, unit: str) -> set[str]:
-        """Every unit that one leads to, itself only where it is in a circle."""
+        """Return every unit that a unit depends on, directly or not; the unit itself only if it is in a cycle."""
         found, todo = set[str](), [unit]
         while todo:
             new = self.arrows[todo.pop()].keys() - found
@@ -126,7 +131,7 @@ class Tree:
 
 
 def main(arguments: list[str]) -> int:
-    """Check, and say what is wrong; 1 where something is."""
+    """Check, and print what is wrong; return 1 if anything is."""
     tree = Tree(NATIVE)
     reached = {unit: tree.reached(unit) for unit in tree.arrows}
     if "--draw" in arguments:

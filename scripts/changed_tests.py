@@ -1,8 +1,8 @@
-"""The test files that ``scripts/test --fast`` runs: the unit tests of changed files, nearest first.
+"""Chooses the test files that ``scripts/test --fast`` runs: the unit tests of changed files, nearest first.
 
-``changed_tests.py SECONDS`` prints the files to run, one a line, and on standard error the number of changed files, the
-tests that it leaves out and the changed files that have none. A change is every file that differs from the commit where
-this branch left ``main``, and every untracked file.
+``changed_tests.py SECONDS`` prints the files to run, one on each line. On standard error it prints the number of
+changed files, the tests that it leaves out, and the changed files without tests. A changed file differs from the commit
+at which this branch left ``main``, or is untracked.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-DURATIONS = ROOT / "build" / "tests" / "seconds.json"  # tests/conftest.py writes it
-UNKNOWN_S = 3.0  # of a test file that no run has timed
-MOST_STEPS = 3  # through imports; tests farther from a change are left to scripts/test
+DURATIONS = ROOT / "build" / "tests" / "seconds.json"  # written by tests/conftest.py
+UNKNOWN_S = 3.0  # assumed for a test file that no run has timed
+MOST_STEPS = 3  # number of imports; tests farther from a change are left to scripts/test
 UNIT = ("tests/unit/", "tests/property/", "tests/native/")
 NATIVE = re.compile(r"native/(core|python|frameworks)/(\w+)\.[ch]$")
 
 
 @dataclass(frozen=True)
 class Found:
-    """A test file and why it is one of a change: ``steps`` imports lie between it and ``changed``."""
+    """A test file, with the changed file that it tests: ``steps`` imports lie between them."""
 
     test: str
     changed: str
@@ -36,21 +36,21 @@ class Found:
 
 @dataclass(frozen=True)
 class Choice:
-    """The tests to run, and those left out."""
+    """The tests to run, and the tests that are left out."""
 
     run: tuple[Found, ...]
     too_many: tuple[Found, ...]
-    """Those that would take longer than the time there is."""
+    """Tests that would exceed the time limit."""
     without_tests: tuple[str, ...]
-    """Changed files that no unit test was found for."""
+    """Changed files for which no unit test was found."""
 
 
 def found_tests(changed: Iterable[str], imports: Mapping[str, frozenset[str]]) -> tuple[list[Found], list[str]]:
-    """The unit tests of changed files, nearest first, and the files without any.
+    """Return the unit tests of changed files, nearest first, and the files without any.
 
     Args:
         changed: paths within the checkout.
-        imports: of every Python file of the checkout, the files that it imports.
+        imports: for every Python file of the checkout, the files that it imports.
     """
     importers: dict[str, set[str]] = {}
     for path, imported in imports.items():
@@ -95,7 +95,7 @@ def _is_test(path: str) -> bool:
 
 
 def _mirrored(path: str) -> set[str]:
-    """Names of test files that may be of a module: its own, or its folder's with it."""
+    """Return the names that the test file of a module may have, from the module's name and its folder's."""
     place = Path(path)
     if place.suffix != ".py" or not path.startswith("src/"):
         return set()
@@ -103,7 +103,7 @@ def _mirrored(path: str) -> set[str]:
 
 
 def chosen(found: Iterable[Found], without: Iterable[str], seconds: Mapping[str, float], most_s: float) -> Choice:
-    """The nearest tests that together take at most ``most_s`` seconds of one process."""
+    """Choose the nearest tests that together take at most ``most_s`` seconds in one process."""
     run: list[Found] = []
     left: list[Found] = []
     spent = 0.0
@@ -118,7 +118,7 @@ def chosen(found: Iterable[Found], without: Iterable[str], seconds: Mapping[str,
 
 
 def imports_of_tree(root: Path) -> dict[str, frozenset[str]]:
-    """Each Python file of src, tests, scripts and bench, and those that it imports, by paths within ``root``."""
+    """Return the files that each Python file of src, tests, scripts and bench imports; paths are within ``root``."""
     files: dict[str, Path] = {}
     for base, folder in (("src", "src"), ("tests/samples",) * 2, ("tests", "tests"), ("scripts",) * 2, (".", "bench")):
         for path in (root / folder).rglob("*.py"):
@@ -135,7 +135,7 @@ def imports_of_tree(root: Path) -> dict[str, frozenset[str]]:
 
 
 def _imported(path: Path, module: str) -> set[str]:
-    """Names of modules that a file imports anywhere, with the names that it takes from packages."""
+    """Return the names of all modules that a file imports, and ``PACKAGE.NAME`` for each name from a package."""
     named: set[str] = set()
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -152,7 +152,7 @@ def _imported(path: Path, module: str) -> set[str]:
 
 
 def changed_files(root: Path) -> list[str]:
-    """Paths that differ from the commit where this branch left ``main``, and untracked ones."""
+    """Return the paths that differ from the commit at which this branch left ``main``, and the untracked ones."""
 
     def git(*words: str) -> list[str]:
         done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False)

@@ -1,6 +1,6 @@
-"""The native code compiles and links for macOS: libsilo, and the module for Python. Zig brings Apple's headers.
+"""Checks that libsilo and the Python module compile and link for macOS. Zig has Apple's headers.
 
-``python -m ziglang`` is the compiler (``ensure_zig`` of ``environment.sh`` installs it). Nothing runs.
+``python -m ziglang`` is the compiler (``ensure_zig`` of ``environment.sh`` installs it). Nothing is run.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from pathlib import Path
 
 NATIVE = Path(__file__).resolve().parent.parent / "native"
 ZIG = (sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-macos")
-# The flags of setup.py, without those that change what is generated.
+# The flags of setup.py, without those that only affect the generated code.
 FLAGS = ("-std=c11", "-O0", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE=1", "-DPy_LIMITED_API=0x030b0000")
 
 
 def run(*words: str | Path) -> str:
-    """Messages of the compiler; "" without any."""
+    """Run the compiler; return its messages if it fails, else ""."""
     done = subprocess.run([*ZIG, *map(str, words)], capture_output=True, text=True, check=False)
     return done.stdout + done.stderr if done.returncode else ""
 
 
 def compile_part(part: str, made: Path) -> tuple[list[Path], list[str]]:
-    """The objects of a folder, and the messages about its files."""
+    """Compile the files of a folder; return the object files and the messages of files that fail."""
     include = f"-I{sysconfig.get_paths()['include']}"
     sources = sorted((NATIVE / part).glob("*.c"))
     objects = [made / f"{part}_{source.stem}.o" for source in sources]
@@ -39,7 +39,7 @@ def compile_part(part: str, made: Path) -> tuple[list[Path], list[str]]:
 
 
 def main() -> int:
-    """Compile and link; 1 where something is wrong."""
+    """Compile and link; return 1 if anything fails."""
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder)
         core, messages = compile_part("core", made)

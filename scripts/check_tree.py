@@ -1,4 +1,4 @@
-"""Checks of the tree that no linter makes: file sizes, what `import silo` loads and costs."""
+"""Checks of the checkout that no linter makes: the size of files, and what `import silo` loads and costs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-MAX_LINES = 600  # more is asked about
+MAX_LINES = 600  # a longer file is reported as a question
 MAX_IMPORT_SECONDS = 0.050
 HEAVY = ("torch", "triton", "jax", "numpy")
 
 
 def long_files() -> list[str]:
-    """Python and C files that are longer than most subjects: a question to their author, not a fault."""
+    """Return a question about each Python or C file that is longer than MAX_LINES; these are no faults."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py", "*.c", "*.h"],
         cwd=ROOT,
@@ -33,17 +33,20 @@ def long_files() -> list[str]:
 
 
 def heavy_imports() -> list[str]:
-    """Heavy packages that `import silo` loads."""
+    """Return a message for each heavy package that `import silo` loads."""
     code = f"import sys, silo; print(*[name for name in {HEAVY!r} if name in sys.modules])"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
     return [f"`import silo` loads {name}; import it where it is used" for name in loaded]
 
 
 def import_time() -> list[str]:
-    """The CPU time of `import silo` over `pass`: medians of interleaved processes, best of three rounds."""
+    """Return a message if `import silo` takes more CPU time than `pass` plus the limit.
+
+    The time is the median of interleaved processes, in the best of three rounds.
+    """
 
     def seconds(code: str) -> float:
-        # Not wall time: other work on the machine is not a cost of the import.
+        # CPU time, because wall time would include other work of the machine.
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, "-c", code], check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -59,7 +62,7 @@ def import_time() -> list[str]:
 
 
 def main() -> int:
-    """Run every check; 1 where something was found."""
+    """Run every check; return 1 if one fails."""
     for question in long_files():
         print(f"question: {question}", file=sys.stderr)
     findings = heavy_imports() + import_time()

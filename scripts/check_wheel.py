@@ -1,9 +1,8 @@
-"""What no other tool looks at in a wheel and an sdist that are to be published: ``check_wheel.py WHEEL SDIST``.
+"""Checks a wheel and an sdist before they are published, as no other tool does: ``check_wheel.py WHEEL SDIST``.
 
-Exit status 1 with a list where something is wrong.
+Prints each fault, and exits with 1 if there is one.
 """
 # It runs in the environment that builds wheels.
-# pyright: reportMissingImports=false
 
 from __future__ import annotations
 
@@ -16,12 +15,12 @@ from pathlib import Path
 
 from long_description import relative_links
 
-MOST_BYTES = 3_500_000  # of the wheel
+MOST_BYTES = 3_500_000  # limit of the wheel's size
 _SECTIONS = (".debug_info", ".symtab")
 
 
 def faults_of_wheel(path: Path) -> list[str]:
-    """What is wrong with a wheel."""
+    """Return the faults of a wheel: size, tags, unstripped files, missing or misplaced files, metadata."""
     faults: list[str] = []
     if path.stat().st_size > MOST_BYTES:
         faults.append(f"{path.name} has {path.stat().st_size} bytes, more than {MOST_BYTES}")
@@ -42,7 +41,7 @@ def faults_of_wheel(path: Path) -> list[str]:
 
 
 def sections_of(data: bytes) -> tuple[str, ...]:
-    """The names of the sections of a 64-bit little-endian ELF file, without those of GPU code in its data."""
+    """Return the names of the sections of a 64-bit little-endian ELF file; GPU code inside its data is not searched."""
     at, size, count, names = struct.unpack_from("<Q10xHHH", data, 40)
     rows = [struct.unpack_from("<IIQQQQ", data, at + size * number) for number in range(count)]
     begin = rows[names][4]
@@ -50,8 +49,8 @@ def sections_of(data: bytes) -> tuple[str, ...]:
 
 
 def faults_of_metadata(text: str) -> list[str]:
-    """What an index would refuse or show wrong."""
-    from trove_classifiers import classifiers  # in the environment that builds wheels
+    """Return the faults for which a package index would refuse the metadata or show it wrong."""
+    from trove_classifiers import classifiers  # installed in the environment that builds wheels
 
     message = email.message_from_string(text)
     unknown = sorted(set(message.get_all("Classifier", [])) - set(classifiers))
@@ -62,7 +61,7 @@ def faults_of_metadata(text: str) -> list[str]:
 
 
 def faults_of_sdist(path: Path) -> list[str]:
-    """What is missing in an sdist."""
+    """Return a message for each file that an sdist lacks."""
     with tarfile.open(path) as sdist:
         names = {name.partition("/")[2] for name in sdist.getnames()}
     wanted = {
@@ -77,7 +76,7 @@ def faults_of_sdist(path: Path) -> list[str]:
 
 
 def main(wheel: str, sdist: str) -> int:
-    """Print what is wrong."""
+    """Print the faults; return whether there are any."""
     faults = faults_of_wheel(Path(wheel)) + faults_of_sdist(Path(sdist))
     for fault in faults:
         print(fault)

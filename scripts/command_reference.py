@@ -1,6 +1,6 @@
-"""The reference of the command line, ``docs/commands.md``, from the commands themselves.
+"""Prints the reference of the command line, ``docs/commands.md``, from the commands themselves.
 
-``python scripts/command_reference.py`` brings the page up to date; ``--check`` only compares.
+``python scripts/command_reference.py`` updates the page; ``--check`` only compares.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ prints the same; [quickstart](quickstart.md#commands) shows the usual ones, and 
 
 
 def prose(text: str) -> str:
-    """Help text as Markdown: its lines joined to paragraphs, examples as a block. Pure."""
+    """Return help text as Markdown: its lines joined to paragraphs, its examples as blocks. Pure."""
     parts: list[str] = []
     for paragraph in inspect.cleandoc(text).replace("\b", "").replace("``", "`").split("\n\n"):
         lines = paragraph.strip("\n").splitlines()
@@ -35,13 +35,13 @@ def prose(text: str) -> str:
 
 
 def cell(text: str) -> str:
-    """Text as a cell of a table. Pure."""
+    """Return text as a cell of a table. Pure."""
     plain = " ".join(text.replace("``", "`").split())
     return re.sub(r"(?<!`)<([^>`]+)>(?!`)", r"`<\1>`", plain).replace("|", "\\|")
 
 
 def shown(parameter: Any) -> str:  # noqa: ANN401  # the parser's own class
-    """The flags of an option with its value, or the name of an argument."""
+    """Return the flags of an option with its value, or the name of an argument."""
     name = parameter.metavar or parameter.name.upper()
     if parameter.param_type_name == "argument":
         return f"`{name}`".replace("|", "\\|")
@@ -51,7 +51,7 @@ def shown(parameter: Any) -> str:  # noqa: ANN401  # the parser's own class
 
 
 def rows(command: Any, sort: str) -> Iterator[str]:  # noqa: ANN401  # the parser's own class
-    """A row for each parameter of one sort, ``argument`` or ``option``."""
+    """Yield a table row for each parameter of one sort, ``argument`` or ``option``."""
     for parameter in command.params:
         help_text = getattr(parameter, "help", None) or ""
         if parameter.param_type_name == sort and help_text and not getattr(parameter, "hidden", False):
@@ -62,7 +62,7 @@ def rows(command: Any, sort: str) -> Iterator[str]:  # noqa: ANN401  # the parse
 
 
 def children(command: Any) -> dict[str, Any]:  # noqa: ANN401  # the parser's own class
-    """The commands of a group by their names, without hidden ones; none of a command without commands."""
+    """Return the visible commands of a group by name; empty for a command without subcommands."""
     if not hasattr(command, "list_commands"):
         return {}
     context = command.context_class(command)
@@ -71,7 +71,7 @@ def children(command: Any) -> dict[str, Any]:  # noqa: ANN401  # the parser's ow
 
 
 def sections(command: Any, words: tuple[str, ...]) -> Iterator[str]:  # noqa: ANN401  # the parser's own class
-    """The section of one command, then the sections of its commands."""
+    """Yield the section of one command, then the sections of its subcommands."""
     commands = children(command)
     name = " ".join(words)
     if len(words) > 1:
@@ -91,12 +91,12 @@ def sections(command: Any, words: tuple[str, ...]) -> Iterator[str]:  # noqa: AN
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return "\n".join([HEAD, *sections(entry.app, ("silo",))])
 
 
 def main() -> int:
-    """Update the page, or compare it."""
+    """Update the page, or compare it; return 1 if it differs."""
     text = page()
     if "--check" in sys.argv[1:]:
         return 0 if PAGE.read_text(encoding="utf-8") == text else 1

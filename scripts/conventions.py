@@ -1,6 +1,6 @@
-"""Rules of CONTRIBUTING.md for Silo's modules that no linter checks: which may name a driver, which names repeat.
+"""Checks rules of CONTRIBUTING.md that no linter checks: which modules may name a driver, which module names repeat.
 
-``python scripts/conventions.py`` prints what breaks a rule, and fails.
+``python scripts/conventions.py`` prints each violation, and fails if there is one.
 """
 
 from __future__ import annotations
@@ -18,27 +18,29 @@ _EVERYWHERE = frozenset({"__init__.py", "__main__.py"})
 
 _ENVIRONMENT = frozenset({"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"})
 _INTERNALS = re.compile(r"triton(\.\w+)+")
-# Triton's language, of which kernels are made.
+# The modules of Triton's language, in which kernels are written.
 _LANGUAGE = frozenset({"triton", "triton.language"})
-# The compiler for HIP C++ calls the linker that is within Triton's library, and is of another kind than the adapter.
+# Modules that may use Triton's internals. The compiler for HIP C++ needs the linker inside Triton's library, but
+# belongs to another kind than the adapter, so it is listed itself.
 _KNOWS_TRITON = (
     "kinds/triton/front/adapter/",
     "kinds/triton/programs/backend/",
     "kinds/cuda_cpp/hip_compiler.py",
 )
-# A launch asks it alone whether the program gave Triton an allocator; the adapter would be too much to import there.
+# A launch imports only this module, to find out whether the program gave Triton an allocator; importing the adapter
+# would cost too much there.
 _ASKED_AT_A_LAUNCH = "kinds/triton/front/allocation.py"
 
-# Who imports the native module, which is below all layers; the others ask one of them.
+# The modules that may import the native module, which is below all layers; other modules call these.
 _NATIVE = frozenset({"artifacts/runs_on.py", "bundle/reader.py", "launch/native.py"})
 
-# What threads wait for: locks and the like. ``forks`` makes those that a child made by fork finds usable.
+# Classes that threads wait for: locks, events, queues. ``forks`` makes locks that stay usable in a forked child.
 _LOCKS = frozenset(
     {"Barrier", "BoundedSemaphore", "Condition", "Event", "Lock", "RLock", "Semaphore", "allocate_lock"}
     | {"LifoQueue", "PriorityQueue", "Queue", "SimpleQueue"}
 )
 _LOCK_MODULES = frozenset({"_thread", "multiprocessing", "queue", "threading"})
-# Modules that make others, and why no child is left waiting for one of them.
+# Modules that may make such objects, each with the reason why no forked child waits for one of them.
 _RENEWED = {
     "forks.py": "it renews them",
     "tuning/agents/agent_serving.py": "an agent's process forks nothing",
@@ -46,8 +48,9 @@ _RENEWED = {
     "store/remote/client.py": "those that it keeps are made anew in a child, the others live within one call",
 }
 
-# The kinds of GPUs, the archs of each, and which modules name them besides the driver's folder. What others need to
-# know of a device its driver declares (silo.core.device), so that a new one touches its folder alone.
+# The kinds of GPUs with their archs, and below the modules that may name them besides the driver's folder. A driver
+# declares every fact about its devices that other modules need (silo.core.device), so that a new driver changes only
+# its own folder.
 _DRIVERS = {"hip": re.compile(r"hip(:.*)?|gfx[0-9].*"), "cuda": re.compile(r"cuda(:.*)?|sm_[0-9].*")}
 _NAMES_A_DRIVER = {
     "hip": {
@@ -78,7 +81,7 @@ _NAMES_A_DRIVER = {
 
 
 def modules_named(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """The line and name of every module that a text imports, also by ``import_module("name")``."""
+    """Yield the line and name of every module that a file imports, also by ``import_module("name")``."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
@@ -92,7 +95,7 @@ def modules_named(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def environment_read(place: str, tree: ast.AST) -> Iterator[str]:
-    """Only ``settings.py`` reads or changes the environment."""
+    """Check that only ``settings.py`` reads or changes the environment; yield a message for each violation."""
     if place == "settings.py":
         return
     for node in ast.walk(tree):
@@ -107,7 +110,7 @@ def environment_read(place: str, tree: ast.AST) -> Iterator[str]:
 
 
 def native_imported(place: str, tree: ast.AST) -> Iterator[str]:
-    """The native module is imported for opening bundles, for launching and for the rule of targets, nowhere else."""
+    """Check that only the modules of ``_NATIVE`` import the native module; yield a message for each violation."""
     if place in _NATIVE:
         return
     for line, name in modules_named(tree):
@@ -116,7 +119,7 @@ def native_imported(place: str, tree: ast.AST) -> Iterator[str]:
 
 
 def internals_known(place: str, tree: ast.AST) -> Iterator[str]:
-    """Only the adapter knows Triton's internals, and the plug-in has the form that Triton asks of its backends."""
+    """Check that only the adapter and the Triton plug-in name Triton's internals; yield a line for each violation."""
     if place.startswith(_KNOWS_TRITON) or place == _ASKED_AT_A_LAUNCH:
         return
     kernels = place.startswith("kinds/triton/front/") and place.endswith("_kernels.py")
@@ -124,13 +127,16 @@ def internals_known(place: str, tree: ast.AST) -> Iterator[str]:
         if name.partition(".")[0] == "triton" and not (kernels and name in _LANGUAGE):
             yield f"{place}:{line}: {name} is imported outside of kinds/triton/front/adapter"
     for node in ast.walk(tree):
-        # The name of a module, as in sys.modules["triton.runtime"].
+        # the name of a module, as in sys.modules["triton.runtime"]
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and _INTERNALS.fullmatch(node.value):
             yield f"{place}:{node.lineno}: {node.value} is known outside of kinds/triton/front/adapter"
 
 
 def locks_made(place: str, tree: ast.AST) -> Iterator[str]:
-    """Locks are made by ``forks``, so that a child made by fork never waits for a thread that it does not have."""
+    """Check that locks come from ``forks``; yield a message for each violation.
+
+    Otherwise a forked child could wait for a lock that a thread of its parent held at the fork.
+    """
     if place in _RENEWED:
         return
     for node in ast.walk(tree):
@@ -148,7 +154,10 @@ def locks_made(place: str, tree: ast.AST) -> Iterator[str]:
 
 
 def driver_named(place: str, tree: ast.AST) -> Iterator[str]:
-    """The name of a driver, or an arch of its devices, stands in its folder alone; sentences may have it as a word."""
+    """Check that only a driver's folder has its name or an arch as a text; yield a message for each violation.
+
+    Sentences may contain the name as a word.
+    """
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     first = [node.body[0] for node in ast.walk(tree) if isinstance(node, documented) and node.body]
     texts = {id(node.value) for node in first if isinstance(node, ast.Expr)}  # docstrings
@@ -163,7 +172,7 @@ def driver_named(place: str, tree: ast.AST) -> Iterator[str]:
 
 
 def broken_rules(place: str, text: str) -> list[str]:
-    """What a module breaks; ``place`` is its path within ``src/silo``."""
+    """Return the violations of one module; ``place`` is its path within ``src/silo``."""
     tree = ast.parse(text)
     return [
         *environment_read(place, tree),
@@ -175,7 +184,7 @@ def broken_rules(place: str, text: str) -> list[str]:
 
 
 def repeated_names(source: Path) -> list[str]:
-    """Names that more than two modules have: a line of a stack trace does not say which of them it means."""
+    """Return a message for each file name that more than two modules have: in a stack trace it would be ambiguous."""
     places: dict[str, list[str]] = {}
     for path in sorted(source.rglob("*.py")):
         if path.name not in _EVERYWHERE:
@@ -188,12 +197,12 @@ def repeated_names(source: Path) -> list[str]:
 
 
 def loose_tests(tests: Path) -> list[str]:
-    """Test modules that lie in no folder of a layer."""
+    """Return a message for each test module that is not in a layer's folder."""
     return [f"{path.name} lies in tests/unit: move it to its layer's folder" for path in tests.glob("unit/test_*.py")]
 
 
 def main() -> int:
-    """Check everything; 1 where something was found."""
+    """Check everything; return 1 if there is a violation."""
     found = [*repeated_names(SOURCE), *loose_tests(ROOT / "tests")]
     for path in sorted(SOURCE.rglob("*.py")):
         found += broken_rules(path.relative_to(SOURCE).as_posix(), path.read_text(encoding="utf-8"))

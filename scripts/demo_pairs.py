@@ -1,4 +1,4 @@
-"""Time a bundle's cases beside torch, or beside numpy without torch: ``demo_pairs.py K.silo``.
+"""Times a bundle's cases beside torch, or beside numpy without torch: ``demo_pairs.py K.silo``.
 
 Silo and the other library run the same case in turns in this process, on one thread each, so that both meet the same
 load of the machine. The ratio is the median of the ratios of neighbouring runs.
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "examples"))
 
 ROUNDS = 60
-LIMIT_S = 1.5  # of one case
+LIMIT_S = 1.5  # time for one case
 
 
 def main() -> None:
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def in_turns(ours: Callable[[], object], theirs: Callable[[], object]) -> tuple[list[int], list[int]]:
-    """Nanoseconds of both, in turns, after three rounds that do not count."""
+    """Run both in turns; return the nanoseconds of each run, without the first three rounds."""
     samples: tuple[list[int], list[int]] = ([], [])
     until = time.perf_counter() + LIMIT_S
     for turn in range(ROUNDS + 3):

@@ -1,4 +1,4 @@
-"""Run and check every case of a bundle: ``demo_run.py K.silo``.
+"""Runs and checks every case of a bundle: ``demo_run.py K.silo``.
 
 Exits with 1 if a result is wrong, or if Triton or torch was loaded.
 """

@@ -1,4 +1,4 @@
-"""Tables of the demo, at most 80 columns wide."""
+"""Prints tables of the demo, at most 80 columns wide."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _CASE = 30
 
 
 def case_name(label: str) -> str:
-    """The label of a case; without the names of its values if it is long.
+    """Return the label of a case; without the names of its values if it is long.
 
     >>> case_name("n=65536"), case_name("size=(200, 333, 150),activation=leaky_relu")
     ('n=65536', '(200, 333, 150),leaky_relu')

@@ -1,7 +1,8 @@
-"""The largest error of the CPU runtime's f32 functions, in units in the last place, over all 2^32 arguments.
+"""Measures the largest error of the CPU runtime's f32 functions, in units in the last place, over all 2^32 arguments.
 
-``python scripts/function_errors.py [NAME ...] [--stride N] [--level x86-64-v3] [--no-fma]``: every N-th argument (1
-unless said otherwise: all, some two minutes a function) against the C library in f64: the figures of ``docs/cpu.md``.
+``python scripts/function_errors.py [NAME ...] [--stride N] [--level x86-64-v3] [--no-fma]`` compares every N-th
+argument with the C library in f64. The default is every argument, which takes about two minutes for a function.
+``docs/cpu.md`` has the figures.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ ALL = [
     "erf",
     "erfc",
 ]
-# What the C library lacks, in f64; the argument is x.
+# Expressions in f64 for functions that the C library lacks; the argument is x.
 REFERENCE = {
     "exp10": "pow(10.0, x)",
     "rsqrt": "1.0 / __builtin_sqrt(x)",
@@ -94,7 +95,7 @@ double worst(uint32_t stride, uint64_t count, uint32_t *at, uint64_t *failed, ui
 
 
 def main() -> int:
-    """Print one line a function; 1 where a special value is wrong."""
+    """Print one line for each function; return 1 if the result for a special value is wrong."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("names", nargs="*", default=ALL)
     parser.add_argument("--stride", type=int, default=1)
@@ -112,7 +113,7 @@ def main() -> int:
 
 
 def measure(name: str, level: str, stride: int, *, contract: bool) -> tuple[float, float, int, float]:
-    """The largest error, its argument, how many special values are wrong, the last of their arguments."""
+    """Return the largest error, its argument, how many special values have wrong results, and the last of these."""
     function = FUNCTIONS[name]
     text = CHECK.replace("OURS", function.f32).replace("REFERENCE", REFERENCE.get(name, f"{name}(x)"))
     pieces = {piece for piece in (function.piece32, "pi", "libm") if piece}

@@ -1,7 +1,7 @@
-"""The page of a package index, made of the README: links that lead nowhere there become text or absolute.
+"""Makes the page of a package index from the README: relative links become text, or absolute links.
 
-No public address of the project is written down anywhere. Who publishes it names one when building, by
-``SILO_PROJECT_URL``: links then lead there, and it becomes the project's URLs.
+The project's public address is written nowhere in the checkout. Whoever publishes the project sets ``SILO_PROJECT_URL``
+when building: links then lead there, and it becomes the project's URLs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _LINK = re.compile(r"(!?)\[([^\]\n]*)\]\((?!https?://|mailto:|#)([^)\s]+)\)")
 
 
 def long_description(readme: str, version: str, url: str | None = None) -> str:
-    r"""The README without relative links.
+    r"""Return the README without relative links.
 
     >>> long_description("see [launching](docs/launching.md) and [docs/a.md](docs/a.md)", "1.0")
     'see launching (`docs/launching.md`) and `docs/a.md`\n\nPages named here lie in the source distribution.\n'
@@ -37,7 +37,7 @@ def long_description(readme: str, version: str, url: str | None = None) -> str:
 
 
 def project_urls(version: str, url: str | None) -> dict[str, str]:
-    """By the names that index pages know; none where no address was named."""
+    """Return the project's URLs, under the names that index pages know; empty without an address."""
     if url is None:
         return {}
     at = f"{url}/blob/v{version}"
@@ -50,5 +50,5 @@ def project_urls(version: str, url: str | None) -> dict[str, str]:
 
 
 def relative_links(page: str) -> list[str]:
-    """Where links of a page lead that have no address of their own."""
+    """Return the targets of all relative links of a page."""
     return [link.group(3) for link in _LINK.finditer(page)]

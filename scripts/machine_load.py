@@ -1,4 +1,4 @@
-"""How much of this machine other programs take while something is timed."""
+"""Measures how much of this machine other programs use while something is timed."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _STAT = Path("/proc/stat")
-_BUSY = (0, 1, 2, 5, 6, 7)  # user, nice, system, irq, softirq, steal: proc(5), the line "cpu"
+_BUSY = (0, 1, 2, 5, 6, 7)  # columns user, nice, system, irq, softirq, steal of the line "cpu" (proc(5))
 
 
 @dataclass(frozen=True)
 class MachineLoad:
-    """Cores' worth of work of other programs, on average, of so many ``cores``; None where the system counts none."""
+    """The average number of cores that other programs used (None if unknown), and the number of all cores."""
 
     others: float | None
     cores: int
@@ -26,7 +26,7 @@ class MachineLoad:
 
 
 class LoadMeter:
-    """Counts from where it is made."""
+    """Measures the use of the machine by other programs since this object was made."""
 
     def __init__(self) -> None:
         self._begin = time.monotonic()
@@ -34,7 +34,7 @@ class LoadMeter:
         self._all = _busy_seconds()
 
     def read(self) -> MachineLoad:
-        """What others took since."""
+        """Return the use by other programs since the object was made."""
         cores = os.cpu_count() or 1
         now = _busy_seconds()
         if self._all is None or now is None:
@@ -45,7 +45,7 @@ class LoadMeter:
 
 
 def _busy_seconds() -> float | None:
-    """What all cores of the machine have done so far; None outside Linux."""
+    """Return the seconds that all cores of the machine have worked so far; None outside Linux."""
     try:
         line = _STAT.read_text(encoding="ascii").split("\n", 1)[0]
     except OSError:

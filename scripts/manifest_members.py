@@ -1,7 +1,7 @@
-"""native/core/manifest_members.h: the members of a manifest's objects, for the native reader.
+"""Prints native/core/manifest_members.h: the members of a manifest's objects, for the native reader.
 
-They come from the fields that declare them: of `silo.bundle.contents`, and of the values in the manifest's tables.
-``python scripts/manifest_members.py`` brings the header up to date; ``--check`` only says whether it is.
+They come from the fields that declare them, in `silo.bundle.contents` and in the values of the manifest's tables.
+``python scripts/manifest_members.py`` updates the header; ``--check`` only checks whether it is up to date.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from silo.frozen import Field
 
 
 class Member(NamedTuple):
-    """One member of a list; ``check`` is the check of the native reader that its form declares, "" without."""
+    """One member of a JSON object; ``check`` names the native reader's check of its value, "" without one."""
 
     name: str
     since: int = 0
@@ -34,7 +34,7 @@ class Member(NamedTuple):
 
     @classmethod
     def of(cls, form: object, field: Field) -> Member:
-        """The member that a field declares."""
+        """Return the member that a field declares."""
         check = form.check if isinstance(form, Form) else ""
         if check == "FLAG" and field.default is not False:
             raise SystemExit(f"{field.member}: a flag of the manifest is False by default, and left out then")
@@ -45,11 +45,11 @@ HEADER = Path(__file__).resolve().parent.parent / "native" / "core" / "manifest_
 
 
 def plain_members(*names: str) -> list[Member]:
-    """Members that are always there."""
+    """Return members that are always present."""
     return [Member(name) for name in names]
 
 
-ADDED = plain_members("blobs", "format", "tables")  # to the contents of a bundle, by the writer
+ADDED = plain_members("blobs", "format", "tables")  # members that the writer adds to the contents of a bundle
 
 BEGIN = """/* The members of a manifest's objects: names, and the minor version of the format that added each.
  *
@@ -87,21 +87,21 @@ END = "/* clang-format on */\n\n#endif\n"
 
 
 def own_members(cls: type, *without: str) -> list[Member]:
-    """The members of a value's JSON in the order of its fields, which is the order of messages about missing ones."""
+    """Return the JSON members of a value in the order of its fields, which is also the order of error messages."""
     return [Member(one.member, one.since, one.left_out) for one in members_of(cls) if one.member not in without]
 
 
 def object_members(cls: type) -> list[Member]:
-    """The members of an object of the manifest, sorted by name as they lie in a file."""
+    """Return the members of an object of the manifest, sorted by name as in a file."""
     members = [Member.of(one.form, one.field) for one in entry_members(cls)]
     return sorted(members + (ADDED if cls is BundleContents else []), key=lambda member: member.name)
 
 
 def printed_list(name: str, about: str, members: Iterable[Member], *, strict: bool) -> str:
-    """An enumeration of the members' numbers, and their list, the required ones first.
+    """Return the C text of a list of members and the enumeration of their numbers, required members first.
 
-    ``strict``: in files of older versions the members are unknown. Otherwise the reader of the value compares versions
-    itself, by the constants ``..._SINCE``.
+    ``strict``: a file of an older version must not have newer members. Otherwise the reader of the value compares
+    versions itself, with the constants ``..._SINCE``.
     """
     required = [member for member in members if not member.left_out]
     optional = sorted((member for member in members if member.left_out), key=lambda member: member.since)
@@ -124,7 +124,7 @@ def printed_list(name: str, about: str, members: Iterable[Member], *, strict: bo
 
 
 def header() -> str:
-    """The whole header."""
+    """Return the text of the whole header."""
     strict = (
         ("TOP", "the manifest", object_members(BundleContents)),
         ("KERNEL", "a kernel", object_members(BundleKernel)),
@@ -167,7 +167,7 @@ def header() -> str:
 
 
 def main() -> int:
-    """Write the header; with ``--check`` only compare, 1 where it differs."""
+    """Write the header; with ``--check`` only compare, and return 1 if it differs."""
     text = header()
     if "--check" in sys.argv[1:]:
         return int(not HEADER.exists() or HEADER.read_text(encoding="utf-8") != text)

@@ -1,6 +1,6 @@
-"""docs/modules.md: every module with the first line of its docstring.
+"""Prints docs/modules.md: every module with the first line of its docstring.
 
-``python scripts/module_index.py`` brings the page up to date; ``--check`` only says whether it is.
+``python scripts/module_index.py`` updates the page; ``--check`` only checks whether it is up to date.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ END = "<!-- end of modules -->\n"
 
 
 def contract(package: str) -> list[str]:
-    """The folders of a package from left to right, as imports may run: the contract of `pyproject.toml`, reversed."""
+    """Return the folders of a package in the order of their layers: the reversed contract of `pyproject.toml`."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = settings["tool"]["importlinter"]["contracts"]
     (layers,) = (one["layers"] for one in contracts if one.get("containers") == [package])
@@ -25,13 +25,13 @@ def contract(package: str) -> list[str]:
 
 
 def first_line(path: Path) -> str:
-    """The first line of a module's docstring, fit for a table."""
+    """Return the first line of a module's docstring, as a cell of a table."""
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return text.partition("\n")[0].replace("|", "\\|")
 
 
 def folders() -> list[str]:
-    """Every package of Silo, in the order of its layers; Silo itself, with what stands beside them, comes first."""
+    """Return every package of Silo in the order of its layers; Silo itself, with its own modules, comes first."""
     home = ROOT / "src" / "silo"
     layers = contract("silo")
     found = {str(path.parent.relative_to(home)) for path in home.rglob("__init__.py")} - {"."}
@@ -43,7 +43,7 @@ def folders() -> list[str]:
 
 
 def index() -> str:
-    """One table a folder."""
+    """Return one table for each folder."""
     parts: list[str] = []
     for folder in folders():
         home = ROOT / "src" / "silo" / folder
@@ -57,7 +57,7 @@ def index() -> str:
 
 
 def updated(page: str) -> str:
-    """The page with the current index."""
+    """Return the page with the current index."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
@@ -66,7 +66,7 @@ def updated(page: str) -> str:
 
 
 def main() -> int:
-    """Update the page, or check it."""
+    """Update the page, or check it; return 1 if the check fails."""
     page = PAGE.read_text(encoding="utf-8")
     if "--check" in sys.argv[1:]:
         return 0 if updated(page) == page else 1

@@ -1,7 +1,7 @@
-"""The pictures of the pages, drawn from bench/results: ``python scripts/pictures.py [--check]``.
+"""Draws the pictures of the pages from bench/results: ``python scripts/pictures.py [--check]``.
 
-SVG with colours for light and dark pages. ``--check`` writes nothing and exits with 1 if a picture does not match its
-results.
+They are SVG with colours for light and dark pages. ``--check`` writes nothing, and exits with 1 if a picture does not
+match its results.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PICTURES = ROOT / "docs" / "pictures"
 
 WIDTH, LABEL, NUMBER, ROW, BAR = 720, 230, 80, 26, 16
 
-# Colours of light and of dark pages.
+# The colours of pictures on light pages, and below on dark pages.
 LIGHT = {"text": "#1f2328", "small": "#59636e", "silo": "#0a7d5a", "other": "#9aa4af", "floor": "#c9d1d9"}
 DARK = {"text": "#e6edf3", "small": "#9198a1", "silo": "#3fb68b", "other": "#5b6570", "floor": "#3d444d"}
 _RULES = """svg.picture text { font: 13px system-ui, sans-serif; fill: var(--picture-text) }
@@ -46,7 +46,7 @@ def _colours(colours: dict[str, str]) -> str:
     return " ".join(f"--picture-{name}: {colour};" for name, colour in colours.items())
 
 
-# A picture by itself follows the reader's system.
+# The style of a picture shown by itself, which follows the reader's system.
 STYLE = (
     f"\nsvg.picture {{ {_colours(LIGHT)} }}\n{_RULES}"
     f"@media (prefers-color-scheme: dark) {{ svg.picture {{ {_colours(DARK)} }} }}\n"
@@ -54,7 +54,7 @@ STYLE = (
 
 
 def page_style() -> str:
-    """The style of pictures inside a page of the site, which has a switch for light and dark."""
+    """Return the style of pictures inside a page of the site, which has a switch for light and dark."""
     dark = f"svg.picture {{ {_colours(DARK)} }}"
     return (
         f"svg.picture {{ {_colours(LIGHT)} }}\nbody[data-theme=dark] {dark}\n"
@@ -64,7 +64,7 @@ def page_style() -> str:
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar: its label, its length in the unit of the picture, its class (silo, other, floor)."""
+    """One bar: its label, its value in the picture's unit, and its class (silo, other, floor)."""
 
     label: str
     value: float
@@ -72,7 +72,7 @@ class Bar:
 
 
 def frame(title: str, note: str, height: int, parts: Sequence[str]) -> str:
-    """A picture of the usual width, with its title above and its source below. Pure."""
+    """Return a picture of the usual width, with its title above and its source below. Pure."""
     begin = f'<svg class="picture" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}"'
     return "\n".join(
         [
@@ -88,12 +88,12 @@ def frame(title: str, note: str, height: int, parts: Sequence[str]) -> str:
 
 
 def text(kind: str, x: float, y: float, words: str, anchor: str = "start") -> str:
-    """One line of text; ``anchor`` is the end of the line that lies at ``x``. Pure."""
+    """Return one line of text; ``anchor`` is the end of the line that lies at ``x``. Pure."""
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
 
 
 def bars_picture(title: str, note: str, unit: str, bars: Sequence[Bar], mark: float | None = None) -> str:
-    """Horizontal bars from zero, with their values, and a line at ``mark``. Pure."""
+    """Return a picture of horizontal bars from zero with their values, and a line at ``mark``. Pure."""
     most = max(bar.value for bar in bars)
     room = WIDTH - LABEL - NUMBER
     height = 34 + ROW * len(bars) + 26
@@ -115,7 +115,7 @@ def bars_picture(title: str, note: str, unit: str, bars: Sequence[Bar], mark: fl
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a plot: its points in the units of the axes, its class (silo, other), a label for the legend."""
+    """A line of a plot: its points in the units of the axes, its class (silo, other), and its label in the legend."""
 
     points: tuple[tuple[float, float], ...]
     kind: str
@@ -125,7 +125,7 @@ class Line:
 def panel(
     left: float, top: float, size: tuple[float, float], title: str, lines: Sequence[Line], unit: str
 ) -> list[str]:
-    """A small plot with logarithmic axes: the first and last value of x, the least and largest of y. Pure."""
+    """Return a small plot with logarithmic axes, which show the first and last x and the least and largest y. Pure."""
     width, height = size
     xs = sorted({x for line in lines for x, _ in line.points})
     ys = sorted({y for line in lines for _, y in line.points})
@@ -148,7 +148,7 @@ def panel(
 
 
 def legend(y: float, entries: Sequence[tuple[str, str]]) -> list[str]:
-    """A row of classes with their names. Pure."""
+    """Return a legend: a row of classes with their names. Pure."""
     parts: list[str] = []
     for place, (kind, name) in enumerate(entries):
         x = 150.0 * place
@@ -158,7 +158,7 @@ def legend(y: float, entries: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def launch_picture() -> str:
-    """Microseconds of the host for a launch, from ``launch-h200.json``."""
+    """Draw the host's microseconds for a launch, from ``launch-h200.json``."""
     rows = json.loads((RESULTS / "launch-h200.json").read_text(encoding="utf-8"))["cases"]["5+3"]["rows"]
     chosen = [
         ("least", "least possible from Python", "floor"),
@@ -177,7 +177,7 @@ def launch_picture() -> str:
 
 
 def cold_picture() -> str:
-    """Seconds of a first call of a program that tunes, from ``existing-cold-h200.json``."""
+    """Draw the seconds of a first call of a program that tunes, from ``existing-cold-h200.json``."""
     rows = json.loads((RESULTS / "existing-cold-h200.json").read_text(encoding="utf-8"))["rows"]
     (times,) = (row["first_s"] for row in rows if row["program"] == "retention")
     bars = [
@@ -195,7 +195,7 @@ def cold_picture() -> str:
 
 
 def cpu_picture() -> str:
-    """Silo's time over eager torch's on 16 threads, from ``cpu-16core.json``."""
+    """Draw Silo's time over eager torch's on 16 threads, from ``cpu-16core.json``."""
     rows = json.loads((RESULTS / "cpu-16core.json").read_text(encoding="utf-8"))["rows"]
     found = [
         (row["to_eager"]["median"], f"{row['row']}, {row['size']}")
@@ -213,7 +213,7 @@ def cpu_picture() -> str:
 
 
 def scaling_picture() -> str:
-    """Time by the number of threads, from ``cpu-scaling-16core.json``."""
+    """Draw the time by the number of threads, from ``cpu-scaling-16core.json``."""
     rows = json.loads((RESULTS / "cpu-scaling-16core.json").read_text(encoding="utf-8"))["rows"]
     chosen = (
         "add 2^24",
@@ -239,7 +239,7 @@ def scaling_picture() -> str:
 
 
 def search_picture() -> str:
-    """How far the best config found is from the best, from ``search.json`` and ``search-rivals.json``."""
+    """Draw the best time found over the optimum, from ``search.json`` and ``search-rivals.json``."""
     ours = json.loads((RESULTS / "search.json").read_text(encoding="utf-8"))["hidden"]
     rivals = json.loads((RESULTS / "search-rivals.json").read_text(encoding="utf-8"))["runs"]
     budgets = (25, 50, 100)
@@ -266,7 +266,7 @@ def search_picture() -> str:
 
 
 def call_picture() -> str:
-    """The way of a call, from the steps of docs/concepts.md."""
+    """Draw the way of a call, from the steps of docs/concepts.md."""
     boxes = (
         (0, 60, "kernel[grid](x, out, n)", "a call", "box"),
         (190, 60, "read arguments", "pointers, sizes, dtypes", "fast"),
@@ -322,7 +322,7 @@ DRAWN = {
 
 
 def main() -> int:
-    """Write the pictures, or compare them."""
+    """Write the pictures, or compare them; return 1 if one differs."""
     stale: list[str] = []
     PICTURES.mkdir(exist_ok=True)
     for name, draw in DRAWN.items():

@@ -1,8 +1,8 @@
-"""Turns of phrase that hide their subject, in docstrings, comments and pages: counted, and printed as warnings.
+"""Counts turns of phrase that hide their subject, in docstrings, comments and pages, and prints them as warnings.
 
-``python scripts/plain_words.py [PATH]...`` reads the files or folders, or without any the files of the change. It
-prints a line for each file that has these turns, with the lines that have most. It never fails: a hit is a place to
-read again, and some are good English. ``--lines N`` prints up to N lines of each file; 3 otherwise.
+``python scripts/plain_words.py [PATH]...`` reads the given files or folders; without any, the files of the change. It
+prints a line for each file that has such turns of phrase, with the texts that have most. It never fails: a hit is a
+text to read again, and some are good English. ``--lines N`` prints up to N texts of each file (default 3).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from changed_tests import changed_files
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Each habit with its pattern. Readers who knew Triton and C read sentences with these twice.
+# The pattern of each habit. Readers who knew Triton and C had to read sentences with these habits twice.
 HABITS = {
     '"what" as a noun': r"(?<![?])\b[Ww]hat (?:is|was|are|were|has|had|it|they|a|an|the|this|that|each|no|one|nobody|"
     r"somebody|Triton|torch|jax|Silo|comes|goes|makes|needs|runs|takes|gives|says|depends|belongs|follows|[a-z]+ed|[a-z]+s)\b"
@@ -44,7 +44,7 @@ _DIRECTIVE = re.compile(r"#\s*(noqa|pyright|type|pragma|ruff|!)")
 
 @dataclass(frozen=True)
 class Hit:
-    """A text with habits: the line where it begins, how many of each, and the text."""
+    """A text with habits: the line at which it begins, the number of hits of each habit, and the text."""
 
     line: int
     habits: Counter[str]
@@ -53,7 +53,7 @@ class Hit:
 
 @dataclass(frozen=True)
 class Count:
-    """The words of a file and its hits."""
+    """The number of words of a file, and its hits."""
 
     words: int
     hits: tuple[Hit, ...]
@@ -65,12 +65,12 @@ class Count:
 
     @property
     def per_thousand(self) -> float:
-        """Habits for 1,000 words."""
+        """The number of habits for each 1,000 words."""
         return 1000 * self.total / max(1, self.words)
 
 
 def python_texts(text: str) -> Iterator[tuple[int, str]]:
-    """The docstrings and comments of Python source, each with its line. Nothing if the source does not parse."""
+    """Yield the docstrings and comments of Python source, each with its line; nothing if the source does not parse."""
     try:
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -85,7 +85,7 @@ def python_texts(text: str) -> Iterator[tuple[int, str]]:
 
 
 def markdown_texts(text: str) -> Iterator[tuple[int, str]]:
-    """The lines of a page outside fenced blocks."""
+    """Yield the lines of a page outside fenced blocks, with their numbers."""
     fenced = False
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("```"):
@@ -95,7 +95,7 @@ def markdown_texts(text: str) -> Iterator[tuple[int, str]]:
 
 
 def c_texts(text: str) -> Iterator[tuple[int, str]]:
-    """The comments of C, C++ or Rust source."""
+    """Yield the comments of C, C++ or Rust source, each with its line."""
     for match in re.finditer(r"/\*.*?\*/|//[^\n]*", text, re.DOTALL):
         yield text.count("\n", 0, match.start()) + 1, match[0].strip("/* ")
 

@@ -27,7 +27,7 @@ HEADER = ROOT / "native" / "core" / "plan_update_code.h"
 
 ARCHITECTURES = (90, 100, 120)
 PTX_ARCHITECTURE = 75
-# Drivers of CUDA 12.4, the first with device-updatable nodes, read this version; the kernel uses nothing newer.
+# Drivers of CUDA 12.4, the first that support device-updatable nodes, read this version; the kernel uses nothing newer.
 PTX_VERSION = "8.0"
 _ROW = 200
 
@@ -55,20 +55,20 @@ class Toolkit:
         return done.stdout
 
     def compile(self, *arguments: str, output: str) -> bytes:
-        """What nvcc makes of the updater with these arguments."""
+        """Compile the updater with these arguments of nvcc; return the contents of ``output``."""
         common = ("-rdc=true", "-O2", "-std=c++17", "-Itoolkit/include")
         self.run("nvcc", *common, *arguments, str(SOURCE.relative_to(ROOT)), "-o", output)
         return (self._work / output).read_bytes()
 
     def cubin(self, architecture: int) -> bytes:
-        """The linked code for one architecture."""
+        """Return the linked code for one architecture."""
         self.compile(f"-arch=sm_{architecture}", "-cubin", output="updater.o")
         devrt = ("-Ltoolkit/lib", "-Ltoolkit/lib64", "-lcudadevrt")
         self.run("nvlink", f"-arch=sm_{architecture}", "updater.o", *devrt, "-o", "updater.cubin")
         return (self._work / "updater.cubin").read_bytes()
 
     def ptx(self) -> str:
-        """The text for the driver's compiler, without comments, accepted by ptxas at the older version."""
+        """Return the PTX for the driver's compiler, without comments; ptxas has accepted it at the older version."""
         made = self.compile(f"-arch=compute_{PTX_ARCHITECTURE}", "-ptx", output="updater.ptx").decode()
         lines = [line.strip() for line in made.splitlines() if line.strip() and not line.strip().startswith("//")]
         text = re.sub(r"^\.version .*$", f".version {PTX_VERSION}", "\n".join(lines), flags=re.MULTILINE) + "\n"
@@ -77,7 +77,7 @@ class Toolkit:
         return text
 
     def version(self) -> str:
-        """The version of nvcc: ``13.0.88``."""
+        """Return the version of nvcc, such as ``13.0.88``."""
         found = re.search(r"V(\d+\.\d+\.\d+)", self.run("nvcc", "--version"))
         if found is None:
             raise SystemExit("nvcc does not state its version")
@@ -96,7 +96,7 @@ def _text(name: str, text: str) -> str:
 
 
 def header(toolkit: Toolkit) -> str:
-    """The whole text of ``plan_update_code.h``."""
+    """Return the whole text of ``plan_update_code.h``."""
     codes = {number: toolkit.cubin(number) for number in ARCHITECTURES}
     rows = "\n".join(f"    {{{n // 10}, {n % 10}, updater_sm_{n}, sizeof updater_sm_{n}}}," for n in codes)
     return "\n".join(
@@ -129,7 +129,7 @@ def header(toolkit: Toolkit) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write or compare the header; 1 if ``--check`` finds a difference."""
+    """Write the header, or compare it; return 1 if ``--check`` finds a difference."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("toolkit", type=Path)
     parser.add_argument("--check", action="store_true")

@@ -1,6 +1,6 @@
-"""What ``scripts/qemu_aarch64`` runs on aarch64: ``qemu_program.py BUNDLE...``; exit status 1 if anything is wrong.
+"""The program that ``scripts/qemu_aarch64`` runs on aarch64: ``qemu_program.py BUNDLE...``; exits with 1 on any error.
 
-It starts no process, because qemu runs this one alone.
+It starts no other process, because qemu emulates only this one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from silo.commands.examine_machine import examine
 
 
 def main(paths: list[str]) -> int:
-    """Examine the machine, then open, describe and run each bundle."""
+    """Examine the machine, then open, describe and run each bundle; return the exit status."""
     machine = platform.machine()
     print(f"silo {silo.__version__} on {machine}, Python {platform.python_version()}: {silo.device('cpu').arch}")
     wrong = [] if machine == "aarch64" else [f"this is {machine}"]

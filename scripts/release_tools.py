@@ -1,7 +1,7 @@
-"""Steps of ``scripts/release``: archives with the same bytes each time, a bill of materials, an index, pip's line.
+"""Steps of ``scripts/release``: reproducible archives, a bill of materials, a package index, pip's command line.
 
-``release_tools.py same-bytes FILE...``, ``check-tag WHEEL MACHINE GLIBC``, ``bill-of-materials FOLDER``,
-``index FOLDER FILE...``, ``install-line PAGE``.
+``release_tools.py same-bytes FILE...``, ``check-tag WHEEL MACHINE GLIBC``, ``bill-of-materials FOLDER``, ``index FOLDER
+FILE...``, ``install-line PAGE``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OLDEST = 315532800  # 1980-01-01, the first second that a zip archive can hold
 
 
 def epoch() -> int:
-    """The time of every file in the archives: ``SOURCE_DATE_EPOCH``."""
+    """Returns the modification time for every file in the archives, from ``SOURCE_DATE_EPOCH``."""
     return max(int(os.environ["SOURCE_DATE_EPOCH"]), _OLDEST)
 
 
@@ -46,7 +46,7 @@ def _wheel_again(path: Path) -> None:
     moment = time.gmtime(epoch())[:6]
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as made:
-        # The list of a wheel's files comes last, as its format asks for.
+        # the wheel format requires that the list of files comes last
         for name in sorted(entries, key=lambda one: (".dist-info/" in one, one.endswith("/RECORD"), one)):
             data, executable = entries[name]
             info = zipfile.ZipInfo(name, moment)
@@ -73,7 +73,7 @@ def _sdist_again(path: Path) -> None:
 
 
 def bill_of_materials(folder: str) -> None:
-    """Writes ``sbom.cdx.json`` (CycloneDX 1.5): the files with their hashes, what they need, and what built them."""
+    """Writes ``sbom.cdx.json`` (CycloneDX 1.5): the files with their hashes, requirements, and build tools."""
     files = sorted(path for path in Path(folder).iterdir() if path.suffix in (".whl", ".gz"))
     with zipfile.ZipFile(next(path for path in files if path.suffix == ".whl")) as wheel:
         (name,) = (one for one in wheel.namelist() if one.endswith(".dist-info/METADATA"))
@@ -83,7 +83,10 @@ def bill_of_materials(folder: str) -> None:
 
 
 def bill(about: Message, files: list[Path]) -> Mapping[str, object]:
-    """The bill of a package: ``about`` is its metadata. A requirement's range is a property, since pip chooses."""
+    """Returns the bill of materials of a package; ``about`` is its metadata.
+
+    The range of a requirement is only a property, because pip chooses the version.
+    """
     package = f"pkg:pypi/{about['Name']}@{about['Version']}"
     parts: list[dict[str, object]] = [
         {
@@ -140,7 +143,7 @@ def _has(name: str) -> bool:
 
 
 def index(folder: str, *files: str) -> None:
-    """Makes a folder that pip reads as an index: one project, kernel-silo, with links that carry hashes."""
+    """Makes a folder that pip reads as an index: one project, kernel-silo, whose links carry hashes."""
     place = Path(folder) / "kernel-silo"
     place.mkdir(parents=True)
     lines: list[str] = []
@@ -154,13 +157,13 @@ def index(folder: str, *files: str) -> None:
 
 
 def check_tag(file: str, machine: str, glibc: str) -> None:
-    """Ends with an error unless a wheel is tagged for a machine and for a C library that is at most so new."""
+    """Exits with an error unless the wheel is tagged for the machine, and for a glibc that is at most ``glibc``."""
     if not is_tagged(Path(file).name, machine, glibc):
         raise SystemExit(f"{Path(file).name} is not tagged for {machine} with glibc {glibc} or an older one")
 
 
 def is_tagged(name: str, machine: str, glibc: str) -> bool:
-    """Whether one of the tags in a wheel's name is for the machine and for ``glibc`` or an older one.
+    """Returns whether a tag in a wheel's name is for the machine, and for ``glibc`` or an older one.
 
     >>> is_tagged("k-1-cp311-abi3-manylinux_2_28_aarch64.whl", "aarch64", "2.28")
     True
@@ -173,12 +176,12 @@ def is_tagged(name: str, machine: str, glibc: str) -> bool:
 
 
 def install_line(page: str) -> None:
-    """Prints the command by which a page tells a reader to install the package without extras."""
+    """Prints the command in a page that installs the package without extras."""
     print(line_of(Path(page).read_text(encoding="utf-8")))
 
 
 def line_of(text: str) -> str:
-    """The first ``pip install kernel-silo`` of a page: in a block of commands, or in its table of extras.
+    """Returns the first ``pip install kernel-silo`` command of a page, from a code block or the table of extras.
 
     Raises:
         ValueError: the page has none.

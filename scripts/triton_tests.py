@@ -5,12 +5,12 @@ In the folder ``python/test`` of a checkout of https://github.com/triton-lang/tr
     PYTHONPATH=SILO/scripts SILO_TRITON=cpu python -m pytest -p triton_tests --device cpu --timeout 600 \
         unit/language/test_core.py unit/language/test_standard.py ...
 
-``unit/test_debug.py`` starts a process for each assertion that fails, because a GPU is lost by it: here they run in the
-process of the tests. The tests of launches, tuners and caches (``unit/runtime``) go by ``python -m silo exec -m pytest
-...`` too: then Silo launches. They were written for a GPU, or for another compiler for CPUs. So that they leave out
-nothing for its sake, they are told that this is no CPU; where a test names torch's CUDA and needs none, it gets the
-CPU. TESTS_SAMPLE keeps so many of them, a few of each function first; TESTS_SHARD=2/8 keeps every eighth from the third
-on.
+``unit/test_debug.py`` starts a process for each assertion that fails, because a failed assertion loses the GPU. Here
+the assertions run in the process of the tests. The tests of launches, tuners and caches (``unit/runtime``) can also run
+by ``python -m silo exec -m pytest ...``: then Silo launches. The tests were written for a GPU, or for another compiler
+for CPUs, and skip some checks on a CPU. So that they skip nothing, Triton's helper ``is_cpu`` returns False (but not in
+the tests of ``_GPU_TEXT``); a test that names torch's CUDA device gets the CPU. TESTS_SAMPLE=N keeps N tests, first a
+few of each function. TESTS_SHARD=2/8 keeps every eighth test, from the third on.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from unittest import mock
 
 __all__ = ["pytest_collection_modifyitems", "pytest_configure"]
 
-# These look at the text of a GPU's back end unless they take the device for a CPU; at results they look always.
+# Tests that examine the text of a GPU's back end unless they take the device for a CPU; they always check results.
 _GPU_TEXT = frozenset({"test_optimize_thread_locality"})
-# These assert that a GPU's back end made such text, or refuse the CPU's tensors.
+# Tests that require a certain text from a GPU's back end, or that refuse the CPU's tensors, with the reason to skip
+# each.
 _FOREIGN = {
     **dict.fromkeys(
         (
@@ -55,14 +56,15 @@ def pytest_configure() -> None:
     torch.cuda.device = lambda *_: contextlib.nullcontext()
     torch.cuda.synchronize = lambda *_: None
     torch.cuda.get_device_capability = lambda *_: (0, 0)
-    torch.cpu.current_device = _current_device  # torch's own answer is a word, and Triton's caches go by number
+    # torch's own function returns a text, but Triton's caches are indexed by number
+    torch.cpu.current_device = _current_device
     for name in _MAKERS:
         setattr(torch, name, _on_cpu(getattr(torch, name)))
 
 
 @dataclass(frozen=True)
 class _Result:
-    """As Triton's helper of tests gives it."""
+    """The result of a test's process, with the attributes of Triton's own class."""
 
     exc: BaseException | None
     driver_stderr_output: str = ""
@@ -76,7 +78,8 @@ def _run_here(client: Any, args: Any = (), kwargs: Any = None, env: Any = None) 
             client(*args, **(kwargs or {}))
         except Exception as error:  # noqa: BLE001  # what the test looks at
             raised = error
-    import_module("triton").knobs.refresh_knobs()  # they were read under these variables
+    # reads Triton's settings anew, which were read under the variables of ``env``
+    import_module("triton").knobs.refresh_knobs()
     return _Result(raised)
 
 
@@ -100,7 +103,10 @@ def _on_cpu(real: Any) -> Any:  # noqa: ANN401  # a function of torch
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
-    """Keep a sample, or a share; the order of the files where all are to run. Skip tests of other back ends."""
+    """Skip the tests of other back ends; keep a sample or a share of the others if the environment asks for it.
+
+    Without TESTS_SAMPLE and TESTS_SHARD, all tests are kept in the order of their files.
+    """
     skip: Any = import_module("pytest").mark.skip
     for item in items:
         reason = _FOREIGN.get(item.nodeid.split("::")[-1].split("[")[0])
@@ -109,7 +115,7 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
     if not {"TESTS_SAMPLE", "TESTS_SHARD"} & set(os.environ):
         return
     order = sorted(items, key=lambda item: item.nodeid)
-    random.Random(1).shuffle(order)  # the same in every process
+    random.Random(1).shuffle(order)  # seeded, so that the order is the same in every process
     before: Counter[str] = Counter()
     ranks: dict[str, int] = {}
     for item in order:

@@ -1,1 +1,1 @@
-"""What the first launch of a fresh process costs: ``python -m bench.cold_start``."""
+"""The time of the first launch in a fresh process: ``python -m bench.cold_start``."""

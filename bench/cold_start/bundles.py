@@ -1,7 +1,8 @@
 """The bundles that the benchmark opens, built once by ``python -m bench.cold_start.bundles FOLDER``.
 
-``ten``: ten kernels, as ``silo build`` makes them. ``one``: the first alone, with one variant. ``thousand``: the first
-with 1,000 variants of other dtypes, facts and configs, each with code of its own. ``spread``: ten kernels of 100 each.
+``ten`` has ten kernels, as ``silo build`` makes them. ``one`` has the first of these kernels with one variant.
+``thousand`` has the first kernel with 1,000 variants of other dtypes, specializations and configs, each with its own
+code. ``spread`` has the ten kernels with 100 variants each.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ WARPS = (1, 2, 4, 8)
 
 
 def build(folder: Path) -> None:
-    """Write the bundles; needs Triton and the device (or its stub)."""
+    """Write the four bundles; needs Triton and a CUDA device (or the stub driver)."""
     from bench.cold_start import silo_kernels as cold_silo_kernels
     from silo.commands.build_bundle import build_bundle
 
@@ -45,9 +46,10 @@ def build(folder: Path) -> None:
 
 
 def multiplied(bundle: Bundle, kernel: BundleKernel, count: int, blobs: dict[str, bytes]) -> BundleKernel:
-    """The kernel with ``count`` variants; the one that was built comes last and is the one to be found.
+    """Return the kernel with ``count`` variants; add their code to ``blobs`` by its SHA-256.
 
-    Other variants' code is the same with a number behind its end, which ELF does not read.
+    The variant that was built comes last, and is the only one that fits the benchmark's call. The code of every other
+    variant is a copy of its code with a number after the end, which ELF does not read.
     """
     base = kernel.variants[0]
     original = base.artifact
@@ -81,7 +83,7 @@ def multiplied(bundle: Bundle, kernel: BundleKernel, count: int, blobs: dict[str
 
 
 def _others(base: BundleVariant, count: int) -> Iterator[tuple[Signature, Specialization, Config]]:
-    """Signatures, specializations and configs of variants that differ from ``base`` and from each other."""
+    """Yield ``count`` signatures, specializations and configs, all different and none equal to those of ``base``."""
     variant = base.artifact.variant
     facts = variant.specialization.facts
     made = 0
@@ -104,7 +106,7 @@ def _others(base: BundleVariant, count: int) -> Iterator[tuple[Signature, Specia
 
 
 def write(path: Path, bundle: Bundle, kernels: list[BundleKernel], blobs: dict[str, bytes]) -> None:
-    """Kernels of an open bundle, changed: their blobs are in ``blobs`` or in the bundle."""
+    """Write a bundle with these kernels; their blobs are in ``blobs`` or in the open bundle."""
 
     def read(sha256: str) -> bytes | None:
         return blobs.get(sha256) or bundle.blob(sha256)

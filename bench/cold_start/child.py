@@ -1,6 +1,6 @@
-"""One fresh process of the benchmark: ``child.py silo BUNDLE KERNELS LIBRARY`` or ``child.py triton``.
+"""One fresh process of the benchmark: ``child.py silo BUNDLE KERNELS LIBRARY CHECK`` or ``child.py triton``.
 
-Prints one JSON line: nanoseconds of each step, and the modules that matter.
+Prints one JSON line: the nanoseconds of each step, and which of torch, Triton and numpy were imported.
 """
 # Triton's kernels take integers for their constexprs.
 # pyright: reportArgumentType=false
@@ -14,7 +14,7 @@ BLOCK = 1024
 
 
 def make_context(driver):
-    """Without Silo, so that nothing hides in it."""
+    """Make the device's primary context by the driver alone, so that none of its time counts as Silo's."""
     import ctypes
 
     device, context = ctypes.c_int(), ctypes.c_void_p()
@@ -25,7 +25,10 @@ def make_context(driver):
 
 
 def run_silo(path, count, library, *, check):
-    """Import, context, arguments, bundle, launches."""
+    """Measure Silo.
+
+    Return the nanoseconds of each step (import, context, ...), and the heavy modules that were loaded.
+    """
     steps = {}
     begin = now()
     from silo import Buffer, load
@@ -67,7 +70,7 @@ def run_silo(path, count, library, *, check):
 
 
 def check_silo(kernel, x, y, out, native):
-    """The kernel did what it should: out = x + y."""
+    """Exit with an error unless a launch computes out = x + y."""
     import array
 
     left, right = (array.array("f", (float(i % 100 + add) for i in range(SIZE))) for add in (1, 7))
@@ -83,7 +86,7 @@ def check_silo(kernel, x, y, out, native):
 
 
 def run_triton(count):
-    """The same with Triton and torch; its disk cache is what the environment says."""
+    """Measure the steps of :func:`run_silo` with Triton and torch; ``TRITON_CACHE_DIR`` names Triton's disk cache."""
     import bench.cold_start  # noqa: F401  # before the clock: no part of what Triton costs
 
     steps = {}

@@ -1,11 +1,12 @@
-"""From a fresh process to the first kernel: Silo from a bundle beside Triton with a warm disk cache.
+"""The time from a fresh process to the first launch: Silo with a bundle, beside Triton with a warm disk cache.
 
     python -m bench.cold_start [--json FILE] [--stub] [--repeats N] [--quick] [--no-triton]
 
-Every sample is a process of its own; scenarios take turns. Silo's bundles: one kernel with one variant; ten kernels;
-ten kernels of 100 variants; one kernel with 1,000 variants. The clock of "first launch" starts when the context has
-been made (without Silo) and stops when the first launch is done: arguments, opening the bundle, choosing, verifying,
-loading, launching. With --stub the driver returns at once, so only Silo's own part is in the figures.
+Every sample is a process of its own, and the scenarios take turns. Silo's bundles have one kernel with one variant; ten
+kernels; ten kernels of 100 variants each; one kernel with 1,000 variants. The clock of "first launch" starts once the
+context exists (it is made without Silo) and stops when the first launch is done: it covers making the arguments,
+opening the bundle, choosing, verifying, loading and launching. With --stub the driver returns at once, so that only
+Silo's own time is in the figures.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ TRITON_COLD = "triton, cold cache"
 
 @dataclass(frozen=True)
 class Bar:
-    """The most milliseconds that the median of a step may take in a scenario."""
+    """A limit: the most milliseconds that the median of a step may take in a scenario."""
 
     scenario: str
     step: str
@@ -59,7 +60,10 @@ class ChildError(RuntimeError):
 
 
 def sample(command: Sequence[str], environment: dict[str, str], *, limit_s: float = 120) -> dict[str, Any]:
-    """Run one child: what it printed, and the whole process's time from outside, in nanoseconds."""
+    """Run one child process.
+
+    Return the JSON object that it printed, with the time of the whole process added, in nanoseconds.
+    """
     begin = time.perf_counter_ns()
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=limit_s)
@@ -74,7 +78,7 @@ def sample(command: Sequence[str], environment: dict[str, str], *, limit_s: floa
 
 
 def figures(samples: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """Median and minimum of each step, in milliseconds."""
+    """Return the median and the minimum of each step, in milliseconds."""
     found: dict[str, dict[str, float]] = {}
     for step in STEPS:
         times = [one["steps"][step] / 1e6 for one in samples if step in one["steps"]]
@@ -84,7 +88,10 @@ def figures(samples: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]
 
 
 def judge(scenarios: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Every bar with what was measured; also that the processes of Silo loaded neither torch nor Triton."""
+    """Return each bar with the measured value.
+
+    The last bar requires that Silo's processes import none of torch, Triton and numpy.
+    """
     verdicts: list[dict[str, Any]] = []
     for bar in BARS:
         value = scenarios.get(bar.scenario, {}).get("figures", {}).get(bar.step, {}).get("median")
@@ -108,7 +115,7 @@ def judge(scenarios: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def prepare(folder: Path, environment: dict[str, str]) -> None:
-    """Build the bundles in a process of their own."""
+    """Build the bundles in a separate process."""
     command = [sys.executable, "-m", "bench.cold_start.bundles", str(folder)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=400)
     if done.returncode:
@@ -116,7 +123,7 @@ def prepare(folder: Path, environment: dict[str, str]) -> None:
 
 
 def table(scenarios: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Lines of text: median milliseconds (minimum), a column a scenario."""
+    """Return the lines of a table: median (minimum) milliseconds of each step, with one column for each scenario."""
     names = list(scenarios)
     lines = [f"{'ms, median (min)':18}" + "".join(f"{name:>22}" for name in names)]
     for step in STEPS:
@@ -153,13 +160,14 @@ def main() -> int:
             library = str(built)
             environment.update(launch_stub.environment(built))
         prepare(folder, environment)
-        fresh = {**environment, "SILO_HOME": str(folder / "empty")}  # a user's machine: nothing was built here
+        fresh = {**environment, "SILO_HOME": str(folder / "empty")}  # like a user's machine, on which nothing was built
         child = [sys.executable, str(HERE / "child.py")]
         commands: dict[str, list[str]] = {}
         for name in NAMES:
             many = str(KERNELS if name in {"ten", "spread"} else 1)
             commands[name] = [*child, "silo", str(folder / f"{name}.silo"), many, library]
-            # Not counted: it warms the disk and checks the kernel's result, which the stub does not compute.
+            # This run is not counted: it brings the files into the page cache, and checks the kernel's result (not with
+            # the stub, which computes nothing).
             sample([*commands[name], "no" if options.stub else "check"], fresh)
             commands[name].append("no")
         if not options.stub and not options.no_triton:

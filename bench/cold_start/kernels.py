@@ -1,4 +1,4 @@
-"""Ten small Triton kernels, each its own function, to be launched for the first time in a fresh process."""
+"""Ten small Triton kernels, each a function of its own, that a fresh process launches for the first time."""
 
 import triton
 import triton.language as tl

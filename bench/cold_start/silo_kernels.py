@@ -1,4 +1,4 @@
-"""The kernels of ``kernels.py`` as Silo kernels with a grid and a case each, to be bundled."""
+"""The kernels of ``kernels.py`` as Silo kernels, with a grid and a case each, so that they can be bundled."""
 
 import silo
 from bench.cold_start import kernels as cold_kernels

@@ -1,1 +1,1 @@
-"""What launches from C and C++ cost, and what libsilo weighs: ``python -m bench.cpp``."""
+"""The cost of launches from C and C++, and the size of libsilo: ``python -m bench.cpp``."""

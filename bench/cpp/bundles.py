@@ -1,8 +1,8 @@
 """The bundles that the benchmark opens, built once by ``python -m bench.cpp.bundles FOLDER [GPU]``.
 
-``nop``: the kernels of ``bench.launch``, for the CPU. ``demo``: the examples for the targets of ``scripts/demo``.
-``thousand``: one kernel with 1,000 CPU variants. With a GPU's target, ``nop-gpu``, ``demo-gpu`` and ``thousand-gpu``
-are made of its code.
+``nop`` has the kernels of ``bench.launch``, for the CPU. ``demo`` has the examples for the targets of ``scripts/demo``.
+``thousand`` has one kernel with 1,000 CPU variants. If the target of a GPU is given, ``nop-gpu``, ``demo-gpu`` and
+``thousand-gpu`` are made for it too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "kernels.py"
 DEMO_TARGETS = ("cpu", "cuda:sm_80", "cuda:sm_90", "hip:gfx942")
 VARIANTS = 1000
-ADD = "add"  # out = x + y, of the examples
+ADD = "add"  # a kernel of the examples: out = x + y
 
 
 def build(folder: Path, gpu: str | None = None) -> None:
@@ -36,7 +36,7 @@ def build(folder: Path, gpu: str | None = None) -> None:
 
 
 def _thousand(source: Path, path: Path, kind: str) -> None:
-    """The kernel ``add`` with 1,000 variants for one kind of target."""
+    """Write a bundle of the kernel ``add`` with 1,000 variants, multiplied from those for one kind of target."""
     from dataclasses import replace
 
     with open_bundle(source) as bundle:

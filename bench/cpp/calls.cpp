@@ -1,11 +1,11 @@
-// What the typed functions of an export cost beside silo_launch, and the first result of a program
-// with the bundle inside. Built and read by programs.py.
+// Measures calls of an export's typed functions beside silo_launch, and the time to the first
+// result of a program that contains the kernel's code. Built and run by programs.py.
 //
 //     calls ROUNDS BURST
 //
-// Prints one JSON object: nanoseconds of the first call, and of calls with an empty grid and of
-// 1,024 elements, through the header ("typed") and through silo_launch ("plain"), a list of rounds
-// for each.
+// Prints one JSON object: the nanoseconds of the first call, and for calls with an empty grid and
+// with 1,024 elements, each through the export's header ("typed") and through silo_launch
+// ("plain"), the nanoseconds of a call in every round.
 #include "engine.hpp"
 
 #include <chrono>
@@ -53,7 +53,8 @@ int main(int argc, char **argv) {
     if (out[1023] != 1024.0f)
         return 1;
 
-    engine::warmup::add(cpu, x, y, out, 0); // else nothing is loaded for calls with an empty grid
+    engine::warmup::add(cpu, x, y, out,
+                        0); // loads the code, which a call with an empty grid does not
     silo_error error;
     silo_kernel *const kernel = engine_kernel("add", &error);
     if (kernel == nullptr)

@@ -1,12 +1,12 @@
-"""What a launch costs a program in C, and how soon a fresh process has its first result.
+"""The cost of a launch from C, and the time until a fresh process has its first result.
 
     python -m bench.cpp [--json FILE] [--stub | --gpu] [--rounds N] [--repeats N] [--quick]
 
-Builds libsilo with the system's C compiler and two programs over it. One measures, in turns, a burst of calls of
-silo_launch and the same burst of a C loop that does without (the kernel's entry on the CPU, cuLaunchKernelEx on a
-GPU); figures are medians of the rounds' paired differences and ratios. The other is started anew for every sample:
-from silo_open to the first result. --gpu measures the NVIDIA GPU at hand too; --stub stands in a driver that returns at
-once, so that only libsilo's own part is in the figures.
+Builds libsilo and two C programs with the system's C compiler. The first program measures, in turns, a burst of calls
+of silo_launch and an equal burst of the floor: a C loop without Silo (it calls the kernel's entry on the CPU,
+cuLaunchKernelEx on a GPU). The figures are medians of the rounds' paired differences and ratios. The second program is
+started anew for every sample, and measures from silo_open to the first result. --gpu measures this machine's NVIDIA GPU
+too. --stub replaces the GPU's driver by one that returns at once, so that only libsilo's own time is in the figures.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CASE = next(case for case in CASES if case.key == "5+3")
 
 
 def floor_arguments(bundle: Path, folder: Path, library: str) -> list[str]:
-    """What the program needs to launch the kernel without Silo: its code and how it is launched."""
+    """Return the program's arguments for a launch without Silo: library, code file, entry and launch numbers."""
     from silo.bundle.reader import open_bundle
 
     with open_bundle(bundle) as opened:
@@ -49,7 +49,7 @@ def floor_arguments(bundle: Path, folder: Path, library: str) -> list[str]:
 def launch_samples(
     folder: Path, environment: dict[str, str], rounds: int, burst: int, library: str | None
 ) -> dict[str, dict[str, list[float]]]:
-    """What the program ``launches`` measured, by row."""
+    """Return the C programs' samples, by row and kind of call ("launch", "floor", "empty"): nanoseconds a call."""
     program = str(folder / "launches")
     integers = ",".join(map(str, CASE.integer_values().values()))
     counts = [str(rounds), str(burst)]
@@ -63,7 +63,7 @@ def launch_samples(
         nop = folder / "nop-gpu.silo"
         rows[f"{CASE.key} on the GPU"] = [program, "cuda", str(nop), *call, *floor_arguments(nop, folder, library)]
     samples = {name: programs.measured(command, environment) for name, command in rows.items()}
-    # What the typed header adds: its calls, with silo_launch for a floor.
+    # The cost that the typed header adds: calls through the header, with silo_launch as their floor.
     typed = programs.measured([str(folder / "calls"), *counts], environment)
     named = {"launch": "typed launch", "floor": "plain launch", "empty": "typed empty"}
     samples[TYPED] = {name: typed[printed] for name, printed in named.items()}
@@ -73,7 +73,7 @@ def launch_samples(
 def first_samples(
     folder: Path, environment: dict[str, str], repeats: int, library: str | None, *, stub: bool
 ) -> dict[str, list[dict[str, Any]]]:
-    """What fresh processes measured, in turns, by row."""
+    """Run fresh processes in turns. Return, for each row, the steps that each process measured, in nanoseconds."""
     on_cpu, on_gpu = [str(folder / "first"), "cpu"], [str(folder / "first"), "cuda"]
     kernel = [ADD, str(ELEMENTS)]
     rows = {
@@ -88,10 +88,10 @@ def first_samples(
     for number in range(repeats + 1):
         for name, command in rows.items():
             made = programs.measured(command, environment)
-            if not made.pop("right") and not (stub and "cuda" in command):  # the stub computes nothing
+            if not made.pop("right") and not (stub and "cuda" in command):  # the stub driver computes nothing
                 raise programs.ProgramError(f"{name}: the result is wrong")
             made = {step: value for step, value in made.items() if not isinstance(value, list)}
-            if number > 0:  # the first one warms the page cache
+            if number > 0:  # the first process only brings the files into the page cache
                 samples[name].append(made)
     return samples
 

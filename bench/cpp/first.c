@@ -1,10 +1,11 @@
-/* A fresh process, from nothing to the first result. Built and read by programs.py.
+/* Measures a fresh process from opening the bundle to the first result. Built and run by
+ * programs.py.
  *
  *     first DEVICE BUNDLE KERNEL COUNT [LIBRARY]
  *
- * The kernel is out = x + y of COUNT elements of float32. On a GPU the context and the arrays are
- * made before the clock starts, without libsilo. Prints one JSON object: nanoseconds of each step.
- */
+ * The kernel computes out = x + y of COUNT elements of float32. On a GPU the context and the arrays
+ * are made before the clock starts, without libsilo. Prints one JSON object: the nanoseconds of
+ * each step. */
 #include "program.h"
 
 #include <stdbool.h>
@@ -24,7 +25,7 @@ static void *zeros(size_t bytes) {
     return made;
 }
 
-/* Three arrays; the first holds 0, 1, 2, ... and the second 1, 1, 1, ... */
+/* Makes three arrays; the first holds 0, 1, 2, ..., the second 1, 1, 1, ..., the third zeros. */
 static void fill(const char *library, size_t count, void *arrays[3]) {
     const size_t bytes = count * sizeof(float);
     float *values[3] = {zeros(bytes), zeros(bytes), zeros(bytes)};

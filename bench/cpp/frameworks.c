@@ -1,5 +1,5 @@
-/* Beside an exported library, for bench.cpp.frameworks: the same launches in a loop of C, and a
- * function of TVM-FFI that does nothing. */
+/* The program's part of bench.cpp.frameworks, loaded beside an exported library: a C loop of
+ * launches, and a function of TVM-FFI that does nothing. */
 #include "framework.h"
 
 #include <time.h>
@@ -10,7 +10,8 @@ static int64_t now_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Nanoseconds that `count` launches of out = x + y over 16 elements take; -1: one failed. */
+/* Returns the nanoseconds that `count` launches of out = x + y over 16 elements take, or -1 if one
+ * fails. */
 int64_t launches(const struct silo_framework *library, void *x, void *y, void *out, int64_t count);
 
 int64_t launches(const struct silo_framework *library, void *x, void *y, void *out, int64_t count) {

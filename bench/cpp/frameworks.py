@@ -1,11 +1,11 @@
-"""What a call from Python through TVM-FFI and through torch costs over the launch itself.
+"""The cost of a call from Python through TVM-FFI and through torch, beyond the launch itself.
 
     python -m bench.cpp.frameworks [--json FILE] [--rounds N] [--burst N]
 
-Builds the export of the examples' kernel add, three arrays and a number, with operators of torch. Every round measures
-a burst of each way to call it over 16 elements, and the same launches in a loop of C: figures are medians of the
-rounds' paired differences. A function of TVM-FFI that does nothing, called with the same arrays, is what the package
-itself takes. Needs apache-tvm-ffi, torch and numpy.
+Builds the export of the examples' kernel ``add`` (three arrays and a number) with operators of torch. Every round
+measures a burst of each way to call the kernel over 16 elements, and a burst of launches in a C loop. The figures are
+medians of the rounds' paired differences. A function of TVM-FFI that does nothing, called with the same arrays, shows
+the time of TVM-FFI itself. Needs apache-tvm-ffi, torch and numpy.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from bench.cpp.report import Bar, judge  # noqa: E402
 from bench.machine import describe, save  # noqa: E402
 from bench.paired import Estimate, differences, median_interval  # noqa: E402
 
-ELEMENTS = 16  # one program, which the calling thread runs
+ELEMENTS = 16  # one program of the kernel, which the calling thread runs
 LAUNCH = "a loop of C"
 NAME = "framework_bench"
 BARS = tuple(Bar(f"TVM-FFI, {arrays}", "over the launch", 400, "ns") for arrays in ("numpy", "torch"))
 
 
 def build(folder: Path) -> tuple[Path, Path, Path]:
-    """The library, its operators of torch, and the program's own part."""
+    """Build and return the paths of the exported library, its operators of torch, and frameworks.c as a library."""
     from silo.commands.build_bundle import build_bundle
     from silo.commands.export_bundle import ExportOptions, export_cpp
     from silo.export.wheel import built_libraries
@@ -54,7 +54,7 @@ def build(folder: Path) -> tuple[Path, Path, Path]:
 
 
 def ways(library: Path, operators: Path, own: Path) -> dict[str, Callable[[int], float]]:
-    """Each way to call the kernel: nanoseconds a call, given how many."""
+    """Return a function for each way to call the kernel: it makes N calls and returns the nanoseconds of one."""
     import numpy as np
     import torch
 
@@ -113,7 +113,7 @@ def main() -> int:
         for number in range(options.rounds + 1):
             for name, measure in rows.items():
                 taken = measure(options.burst)
-                if number > 0:  # the first chooses and loads
+                if number > 0:  # the first burst of each way chooses the variant and loads it
                     samples[name].append(taken)
     calls = {name: median_interval(one) for name, one in samples.items()}
     over: dict[str, Estimate] = {

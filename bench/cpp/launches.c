@@ -1,12 +1,13 @@
-/* What silo_launch costs beside a C loop that does without it. Built and read by programs.py.
+/* Measures silo_launch beside a C loop that launches without Silo. Built and run by programs.py.
  *
  *     launches DEVICE BUNDLE KERNEL POINTERS INTEGERS ROUNDS BURST [LIBRARY IMAGE ENTRY THREADS
  *              SHARED PARAMETERS PROGRAMS]
  *
  * DEVICE is cpu or cuda; INTEGERS are separated by commas. Every round measures a burst of the
- * floor, one of silo_launch, and one of silo_launch whose first integer is 0, so that the declared
- * grid is empty. The floor calls the entry of the shared object IMAGE (cpu) or cuLaunchKernelEx
- * (cuda). Prints one JSON object: nanoseconds a call, a list of rounds for each. */
+ * floor (the C loop), a burst of silo_launch, and a burst of silo_launch whose first integer is 0,
+ * so that the declared grid is empty. The floor calls the entry of the shared object IMAGE (cpu) or
+ * cuLaunchKernelEx (cuda). Prints one JSON object: for each of the three, the nanoseconds a call of
+ * every round. */
 #include "program.h"
 
 #include <stdbool.h>
@@ -37,7 +38,8 @@ static void *file(const char *path) {
     return data;
 }
 
-/* A stub of the driver that records what it is given is slower; a driver has no such function. */
+/* Turns off the recording of the stub driver, because a stub that records each launch is slower. A
+ * real driver lacks this function. */
 static void record_nothing(const char *library) {
     void (*record)(int);
     void *opened = dlopen(library, RTLD_NOW | RTLD_LOCAL);
@@ -153,8 +155,8 @@ int main(int argc, char **argv) {
         }
     }
 
-    /* For an empty grid nothing is loaded, and such a call is decided anew each time, unless its
-     * kind is known: from a call that is not empty, or from a warm-up. */
+    /* A call with an empty grid loads no code, so each such call chooses a variant anew until a
+     * warm-up or a call with a grid has loaded one. */
     if (silo_warmup(kernel, &queue, empty, count, NULL, &error) != 0)
         stop(argv[3], error.text);
     const uint32_t warm = WARMUP;

@@ -1,4 +1,4 @@
-/* What the benchmark's programs share. */
+/* Functions that the benchmark's C programs share. */
 #ifndef BENCH_PROGRAM_H
 #define BENCH_PROGRAM_H
 
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-/* ../launch/floor.c: the driver without Silo. */
+/* Defined in ../launch/floor.c: calls of the driver without Silo. */
 int floor_open(const char *path, int index);
 int floor_load(const void *image, const char *entry, void **function);
 int floor_synchronize(void);
@@ -20,7 +20,7 @@ int floor_burst(void *function, const uint32_t grid[3], uint32_t threads, uint32
 
 static inline int vouch(void *context, const silo_host_code *code) {
     (void)context, (void)code;
-    return 1; /* the benchmark built it */
+    return 1; /* the benchmark built the code itself */
 }
 
 static inline _Noreturn void stop(const char *what, const char *text) {
@@ -34,8 +34,9 @@ static inline uint64_t now(void) {
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-/* The function `name` of a library, into `*slot`, which is a pointer to a function: dlsym gives a
- * data pointer, and copying its bits is the portable way. */
+/* Stores the address of the library's function `name` in `*slot`, a pointer to a function. dlsym
+ * returns a data pointer; its bits are copied, because that is the portable way to get a function
+ * pointer. */
 static inline void resolve_function(const char *library, const char *name, void *slot) {
     void *opened = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     void *found = opened ? dlsym(opened, name) : NULL;
@@ -44,7 +45,7 @@ static inline void resolve_function(const char *library, const char *name, void 
     memcpy(slot, &found, sizeof found);
 }
 
-/* Memory of the current GPU. */
+/* Allocates memory of the current GPU; ends the program if that fails. */
 static inline void *device_memory(const char *library, size_t bytes) {
     int (*allocate)(uint64_t *, size_t);
     resolve_function(library, "cuMemAlloc_v2", &allocate);

@@ -1,4 +1,4 @@
-"""libsilo and the benchmark's C programs: built here with the system's compiler, run, and read."""
+"""Builds libsilo and the benchmark's C programs with the system's compiler, runs them, and reads their output."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ CORE = NATIVE / "core"
 FLOOR = ROOT / "bench" / "launch" / "floor.c"
 WARNINGS = ["-Wall", "-Wextra", "-Wconversion"]
 LIBRARY = ["-std=c11", "-O2", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-fno-plt", "-D_GNU_SOURCE"]
-EXPORT = "engine"  # the namespace, and the folder
+EXPORT = "engine"  # the namespace of the export, and its folder
 SHARED = ["-shared", "-DSILO_EXPORTS", "-Wl,-z,nodelete", "-Wl,-z,relro", "-Wl,-soname,libsilo.so.0"]
 
 
 class ProgramError(RuntimeError):
-    """A program does not build or fails."""
+    """Raised if a program cannot be built, or fails."""
 
 
 @dataclass(frozen=True)
 class Library:
-    """The shared library as it is shipped: stripped. Seconds are those of one core."""
+    """The stripped shared library, as it is shipped, with the CPU and wall seconds that one core took to build it."""
 
     path: Path
     bytes: int
@@ -40,7 +40,7 @@ class Library:
 
 
 def compiler(name: str = "cc") -> str:
-    """The system's C compiler (or ``c++``)."""
+    """Return the path of the system's C compiler, or with ``c++`` of its C++ compiler."""
     names = {"cc": ("gcc", "cc", "clang"), "c++": ("g++", "c++", "clang++")}[name]
     found = next((path for one in names if (path := shutil.which(one))), None)
     if found is None:
@@ -49,7 +49,10 @@ def compiler(name: str = "cc") -> str:
 
 
 def library(folder: Path) -> Library:
-    """Build and strip the shared library: by its CMake project on one core, or without CMake by the compiler alone."""
+    """Build and strip the shared library: by its CMake project, or by the compiler alone if CMake is missing.
+
+    CMake builds on one core.
+    """
     output, cmake = folder / "libsilo.so.0", shutil.which("cmake")
     before, begin = _children_s(), time.perf_counter()
     if cmake is not None:
@@ -67,7 +70,7 @@ def library(folder: Path) -> Library:
 
 
 def program(folder: Path, name: str) -> Path:
-    """Compile ``name``.c against the library that lies in the folder."""
+    """Compile ``name``.c against the shared library in the folder; return the program's path."""
     output = folder / name
     sources = [str(HERE / f"{name}.c"), str(FLOOR), str(folder / "libsilo.so.0")]
     flags = ["-std=gnu11", "-O2", f"-I{CORE}", f"-Wl,-rpath,{folder}"]
@@ -76,7 +79,7 @@ def program(folder: Path, name: str) -> Path:
 
 
 def export_program(folder: Path, bundle: Path, kernel: str, environment: dict[str, str]) -> Path:
-    """Compile ``calls.cpp`` with the export of one kernel's CPU code in it, by hand, as its README says."""
+    """Export one kernel's CPU code, and compile ``calls.cpp`` with it by the commands of the export's README."""
     made, output = folder / EXPORT, folder / "calls"
     words = [sys.executable, "-m", "silo", "export", str(bundle), "--cpp", str(made), "--namespace", EXPORT]
     run([*words, "--kernels", kernel, "--targets", "cpu", "--no-tests"], environment=environment)
@@ -97,7 +100,7 @@ def run(
     environment: dict[str, str] | None = None,
     folder: Path | None = None,
 ) -> str:
-    """What a command prints; ``ProgramError`` with its last words where it fails."""
+    """Run a command and return its standard output. ProgramError has the end of its standard error if it fails."""
     try:
         done = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=limit_s
@@ -110,7 +113,7 @@ def run(
 
 
 def measured(command: Sequence[str], environment: dict[str, str] | None = None) -> dict[str, Any]:
-    """The JSON object that a program prints."""
+    """Run a program and return the JSON object on its last line."""
     return json.loads(run(command, environment=environment).splitlines()[-1])
 
 

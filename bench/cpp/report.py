@@ -1,4 +1,4 @@
-"""From samples of launches and first results to figures, bars and words. Pure."""
+"""Turns samples of launches and first results into figures, bars and text. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.paired import Estimate, differences, median_interval, ratios
 
 @dataclass(frozen=True)
 class Bar:
-    """A limit: ``figure`` of ``subject`` is at most ``limit`` ``unit``."""
+    """A limit: the ``figure`` of a ``subject`` (a row of the table) is at most ``limit``, in ``unit``."""
 
     subject: str
     figure: str
@@ -33,9 +33,12 @@ GPU_BARS = (Bar("5+3 on the GPU", "of the floor", 1.05, "x"), Bar("demo bundle o
 
 @dataclass(frozen=True)
 class Launches:
-    """A kernel's launches: nanoseconds a call, medians with intervals; a floor and an empty grid where measured.
+    """The figures of one kernel's launches, in nanoseconds a call.
 
-    ``over_floor`` and ``of_floor`` are paired: of the same rounds. ``minimum`` and ``floor_minimum`` are over bursts.
+    Figures of a floor or an empty grid that was not measured are None.
+
+    Estimates are medians with intervals. ``over_floor`` (difference) and ``of_floor`` (ratio) compare samples of the
+    same round. ``minimum`` and ``floor_minimum`` are the least of all bursts.
     """
 
     rounds: int
@@ -51,7 +54,7 @@ class Launches:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A bar and what was measured; ``passed`` is None where there is no figure."""
+    """A bar with the measured value; ``value`` and ``passed`` are None if the figure was not measured."""
 
     bar: Bar
     value: float | None
@@ -59,7 +62,7 @@ class Verdict:
 
 
 def launches(samples: Mapping[str, Sequence[float]]) -> Launches:
-    """Figures of what the program ``launches`` printed."""
+    """Return the figures of the samples that a C program printed: "launch", and perhaps "floor" and "empty"."""
     launched, under, empty = samples["launch"], samples.get("floor"), samples.get("empty")
     return Launches(
         rounds=len(launched),
@@ -75,7 +78,7 @@ def launches(samples: Mapping[str, Sequence[float]]) -> Launches:
 
 
 def firsts(samples: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """Median and minimum of each step over processes, in milliseconds."""
+    """Return the median and the minimum of each step over all processes, in milliseconds."""
     steps = [name for name, value in samples[0].items() if not isinstance(value, bool)] if samples else []
     found: dict[str, dict[str, float]] = {}
     for step in steps:
@@ -85,7 +88,7 @@ def firsts(samples: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
 
 
 def judge(values: Mapping[tuple[str, str], float], bars: Sequence[Bar]) -> list[Verdict]:
-    """Every bar with its outcome."""
+    """Return a verdict for each bar."""
     verdicts: list[Verdict] = []
     for bar in bars:
         value = values.get((bar.subject, bar.figure))
@@ -96,7 +99,7 @@ def judge(values: Mapping[tuple[str, str], float], bars: Sequence[Bar]) -> list[
 def values(
     library: Mapping[str, Any], kernels: Mapping[str, Launches], processes: Mapping[str, Mapping[str, Any]]
 ) -> dict[tuple[str, str], float]:
-    """What bars are about, by subject and figure."""
+    """Return the values that bars limit, by (subject, figure)."""
     found = {
         ("libsilo", "stripped"): library["bytes"] / 1000,
         ("libsilo", "built"): library["cpu_s"],
@@ -118,7 +121,7 @@ def lines(
     processes: Mapping[str, Mapping[str, Mapping[str, float]]],
     verdicts: Sequence[Verdict],
 ) -> list[str]:
-    """All of it as text."""
+    """Return the report as lines of text: the library, the launches, the first results and the bars."""
     told = [
         f"libsilo: {library['bytes'] / 1000:.0f} KB stripped, built in {library['cpu_s']:.1f} s of one core",
         "",
@@ -144,7 +147,7 @@ def lines(
 
 
 def document(kernels: Mapping[str, Launches], verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """The part of the JSON that is derived."""
+    """Return the computed part of the JSON: the figures and the bars."""
     return {
         "figures": {name: asdict(one) for name, one in kernels.items()},
         "bars": [{**asdict(one.bar), "value": one.value, "passed": one.passed} for one in verdicts],

@@ -1,1 +1,1 @@
-"""Kernels on the CPU against other ways of running them: ``python -m bench.cpu``."""
+"""Kernels on the CPU beside torch and Triton's interpreter: ``python -m bench.cpu``."""

@@ -1,12 +1,12 @@
-"""Kernels on the CPU against torch eager, torch.compile and the Triton interpreter.
+"""Kernels on the CPU beside torch eager, torch.compile and the Triton interpreter.
 
     python -m bench.cpu [--quick] [--threads 1 2] [--rows add softmax] [--dtypes fp32] [--json FILE] [--page FILE]
 
-The examples' kernels and those of ``kernels.py`` and ``dot_kernels.py``, tuned first. A row is checked against
-float64 before and after it is timed. Silo, eager and compiled code take turns within one process with equal thread
-counts; a figure is the median over rounds of the ratio within a round (Silo's time over the other's: below 1 Silo is
-faster), with a 95 % bootstrap interval. The interpreter runs a small size in a process of its own and is scaled up.
-Every side keeps the memory it freed, so that none of them pays for fresh pages.
+The kernels of the examples, ``kernels.py`` and ``dot_kernels.py`` are tuned first. Each row's result is checked against
+float64 before and after the row is timed. Silo, eager and compiled code take turns within one process, with equal
+thread counts. A figure is the median over rounds of the ratio within a round (Silo's time over the other's; below 1
+Silo is faster), with a 95 % bootstrap interval. The interpreter runs a small size in a separate process, and its time
+is scaled up. All sides keep the memory that they freed, so that none of them pays for fresh pages.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "examples"))
 
-# glibc gives large blocks back to the system at once otherwise, and 64 MB of fresh pages cost more than many rows.
+# Without these settings, glibc gives large freed blocks back to the system at once, and 64 MB of fresh pages cost more
+# than many rows take.
 KEPT_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(1 << 26)}
 
 
 def main() -> None:
-    """Measure, print the table and the bars, keep JSON and the page."""
+    """Measure all rows, print the table and the bars, and write the JSON file and the page."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.cpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -54,13 +55,14 @@ def main() -> None:
     machine = describe()
     measured: list[report.Measured] = []
     figures: list[report.Figures] = []
-    with tempfile.TemporaryDirectory() as home, override(home=home):  # tuned here and now, not as known from before
+    # an empty store, so that each kernel is tuned here and now
+    with tempfile.TemporaryDirectory() as home, override(home=home):
         for threads, (name, dtype) in itertools.product(options.threads, rows):
             measured.append(measure(name, dtype, scale, threads, rounds=options.rounds or rounds))
             figures.append(report.figures(measured[-1], costs))
             print(report.line(figures[-1]), flush=True)
             verdicts = report.judge(figures)
-            if options.json:  # after every row: a long run that is cut off leaves what it had
+            if options.json:  # written after every row, so that a run that is cut off keeps the rows that it finished
                 save(options.json, machine, report.document(figures, measured, verdicts))
     print("\n".join(report.verdict_lines(report.judge(figures))))
     if options.page:

@@ -1,10 +1,10 @@
-"""CPU time of compiling one config of each kernel of the CPU benchmark, from TTIR text to a loaded object.
+"""CPU time of compiling each config of the CPU benchmark's kernels, from TTIR text to a loaded object.
 
     python -m bench.cpu.compile [--rows add ...] [--dtypes fp32 ...] [--repeats N] [--json FILE]
 
-CPU time of this process and of the C compiler it starts, by ``getrusage``; the median of the repeats. Beside it, CPU
-and wall time of the first kernel of a process that multiplies tiles, which compiles what such kernels share, the wall
-time of Triton's front end once it is warm, and how large the C source and the object are.
+It counts the CPU time of this process and of the C compiler that it starts (``getrusage``), as the median of the
+repeats. Beside it stand the CPU and wall time of a compile that also makes the code that kernels with matrix products
+share, the wall time of Triton's front end once it is warm, and the sizes of the C source and of the object.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ BAR_MS = 300.0
 
 @dataclass
 class Row:
-    """One kernel and config; times in milliseconds, sizes in bytes. ``reason`` says why there are none."""
+    """One kernel with one config: times in milliseconds, sizes in bytes.
+
+    If it did not compile, ``reason`` is the error.
+    """
 
     row: str
     dtype: str
@@ -54,13 +57,13 @@ class Row:
 
 
 def cpu_ms() -> float:
-    """CPU time used so far by this process and the children it waited for, in milliseconds."""
+    """Return the milliseconds of CPU time that this process and the children it has waited for have used."""
     own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     return 1e3 * (own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime)
 
 
 def variants(call: Call) -> Iterator[tuple[Kernel, Variant]]:
-    """The variant of one launch for every config of its kernel's space."""
+    """Yield a kernel of one launch and its variant for every config of the kernel's space."""
     kernel = kernel_of(call.kernel)
     assert kernel is not None
     seen = inspect_call(kernel.resolver.native, kernel.source.signature, *call.args, **call.kwargs)
@@ -70,7 +73,10 @@ def variants(call: Call) -> Iterator[tuple[Kernel, Variant]]:
 
 
 def measure(rows: list[tuple[str, str]], repeats: int) -> Iterator[Row]:
-    """Every kernel of the rows; a config whose job equals an earlier one is compiled once, as in a build."""
+    """Yield a row for every kernel and config.
+
+    Configs that lead to the same compile job are compiled once, as in a build.
+    """
     compiler = CpuCompiler()
     jobs: set[str] = set()
     for name, dtype in rows:
@@ -104,7 +110,7 @@ def _fill(row: Row, compiler: CpuCompiler, job: CompileJob, repeats: int) -> Non
 
 
 def timed(action: Callable[[], object]) -> float:
-    """CPU time of one action in milliseconds."""
+    """Return the CPU time that one action takes, in milliseconds."""
     begin = cpu_ms()
     action()
     return cpu_ms() - begin

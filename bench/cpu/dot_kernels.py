@@ -1,4 +1,4 @@
-"""Kernels around ``tl.dot`` as a Triton user writes them for a GPU: flash attention both ways, grouped matmul."""
+"""Kernels around ``tl.dot``, as a Triton user writes them for a GPU: flash attention and a grouped matrix product."""
 
 import triton
 import triton.language as tl
@@ -24,7 +24,10 @@ def flash_forward(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    """Out = softmax(q k^T scale) v for each head, and the log of the sums; q, k, v, out are (heads, length, D)."""
+    """Compute out = softmax(q k^T scale) v for each head, and ``lse``, the log of each row's sum of exponentials.
+
+    q, k, v and out are (heads, length, D).
+    """
     start_m = tl.program_id(0) * BLOCK_M
     head = tl.program_id(1)
     base = head * length * D
@@ -60,7 +63,7 @@ def flash_forward(
 )
 @triton.jit
 def flash_delta(out, grad, delta, heads, length, D: tl.constexpr, BLOCK_M: tl.constexpr):
-    """Row sums of out * grad."""
+    """Compute the row sums of out * grad."""
     m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     head = tl.program_id(1)
     place = head * length * D + m[:, None] * D + tl.arange(0, D)[None, :]
@@ -88,7 +91,10 @@ def flash_backward_keys(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    """The gradients of k and v: one program a block of keys, over the queries that see it."""
+    """Compute the gradients of k and v.
+
+    Each program handles a block of keys and loops over the queries that attend to them.
+    """
     start_n = tl.program_id(0) * BLOCK_N
     head = tl.program_id(1)
     base = head * length * D
@@ -137,7 +143,10 @@ def flash_backward_queries(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    """The gradient of q: one program a block of queries, over the keys that it sees."""
+    """Compute the gradient of q.
+
+    Each program handles a block of queries and loops over the keys that they attend to.
+    """
     start_m = tl.program_id(0) * BLOCK_M
     head = tl.program_id(1)
     base = head * length * D
@@ -184,10 +193,10 @@ def grouped_matmul(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Several products in one launch: a fixed number of programs share all tiles of all problems.
+    """Compute several matrix products in one launch; a fixed number of programs share the tiles of all of them.
 
-    Addresses of the matrices as integers; sizes and strides three a problem (M, N, K; rows of a, b, c). ``like`` only
-    tells the element type.
+    The addresses of the matrices are integers. ``sizes`` and ``strides`` have three numbers for each product: M, N, K,
+    and the row strides of a, b, c. Only the element type of ``like`` is used.
     """
     tile = tl.program_id(0)
     before = 0

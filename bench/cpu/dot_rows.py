@@ -1,4 +1,4 @@
-"""Rows of the CPU benchmark around ``tl.dot``."""
+"""The rows of the CPU benchmark whose kernels use ``tl.dot``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EDGES = {"full": (777, 333, 555), "quick": (233, 111, 185), "tiny": (77, 33, 55)
 SIZES = {"full": 1024, "quick": 256, "tiny": 128}
 HEADS = {"full": (8, 1024), "quick": (2, 256), "tiny": (1, 128)}
 FLASH = {"BLOCK_M": 64, "BLOCK_N": 64}
-# fp32 sums of a thousand products with terms of either sign.
+# Tolerances by dtype; in fp32, sums of a thousand products with terms of either sign lose precision.
 SUMS = {"fp32": 2e-5, "fp16": 2e-3, "bf16": 1.6e-2}
 
 
@@ -24,7 +24,7 @@ def matmul(scale: Scale, dtype: str) -> Workload:
 
 
 def edge_matmul(scale: Scale, dtype: str) -> Workload:
-    """Sizes of which none is a multiple of a tile."""
+    """A matrix product with sizes that are no multiples of any tile."""
     return _matmul("edge matmul", dtype, *EDGES[scale])
 
 
@@ -95,7 +95,7 @@ def grouped_matmul(scale: Scale, dtype: str) -> Workload:
 
 
 def attention(scale: Scale, dtype: str) -> Workload:
-    """The example's kernel, causal."""
+    """The example's attention kernel, with a causal mask."""
     heads, length = HEADS[scale]
     q, k, v, out = (normal(heads, length, DEPTH, dtype=dtype) for _ in range(4))
     call = Call(
@@ -109,12 +109,12 @@ def attention(scale: Scale, dtype: str) -> Workload:
 
 
 def flash(scale: Scale, dtype: str) -> Workload:
-    """Flash attention, every key seen."""
+    """Flash attention without a mask."""
     return _flash("flash", scale, dtype, causal=False)
 
 
 def causal_flash(scale: Scale, dtype: str) -> Workload:
-    """Flash attention, causal."""
+    """Flash attention with a causal mask."""
     return _flash("causal flash", scale, dtype, causal=True)
 
 
@@ -153,8 +153,8 @@ def _attention(
     def peer(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         return functional.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=causal)[0]
 
-    # Causal rows of few keys are far larger than the mean, and so are their errors: the kernels round the weights to
-    # the type of the operands before they multiply them with the values.
+    # In causal attention the first rows average few keys, so that their values and errors are far larger than the mean:
+    # the kernels round the weights to the dtype of the operands before they multiply them with the values.
     return Workload(
         name,
         dtype,
@@ -169,7 +169,7 @@ def _attention(
 
 
 def flash_backward(scale: Scale, dtype: str) -> Workload:
-    """The gradients of causal flash attention: three launches."""
+    """The gradients of flash attention with a causal mask, by three launches."""
     heads, length = HEADS[scale]
     q, k, v, grad, out, dq, dk, dv = (normal(heads, length, DEPTH, dtype=dtype) for _ in range(8))
     lse, delta = empty(heads, length), empty(heads, length)

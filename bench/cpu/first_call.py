@@ -1,15 +1,19 @@
-"""Seconds to the first result on a CPU: first calls of a matrix product of 36 configs, in cold processes.
+"""Seconds until the first result on a CPU: first calls of a matrix product with 36 configs, in cold processes.
 
     python -m bench.cpu.first_call [--sizes 300 1500 700] [--dtype bf16] [--repeats 3] [--modes off background auto]
 
 Each sample is a process of its own with an empty store. The clock starts when torch, Triton and Silo are imported and
-the arrays are there, and stops when the call has left a right result. ``off`` compiles one config and measures
-nothing: it is what the others are compared with, and ``compile`` is the compile of another config in the same process,
-with its worker running. In ``background`` the process then launches the first config again and again until the search
-has ended, at most ``--limit`` seconds: ``winner`` is the time from the first call to the search's end, and ``beside``
-the median ratio of launches beside the search to launches of the windows right before and after, in which every
-process of the search is stopped and no config is lowered. ``cpu`` is the CPU time of the first call in all processes,
-and ``configs`` the number of configs that are measured in the end: they tell searches apart on a loaded machine.
+the arrays exist, and stops when the call has written a right result. The modes are those of ``SILO_TUNE``:
+
+- ``off`` compiles one config and measures nothing; the other modes are compared with it. Its figure ``compile`` is the
+  time to compile another config in the same process, whose compile worker already runs.
+- In ``background`` the process then launches the first config again and again until the search has ended, for at most
+  ``--limit`` seconds. ``winner`` is the time from the first call to the search's end. ``beside`` is the median ratio
+  of launches during the search to launches in the windows of time right before and after, in which every process of the
+  search is stopped and no config is lowered.
+
+``cpu`` is the CPU time of the first call in all processes, and ``configs`` the number of configs that were measured in
+the end. Both compare searches even on a loaded machine.
 """
 
 from __future__ import annotations
@@ -37,12 +41,13 @@ MODES = ("off", "background", "auto")
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 LIMIT_S = 900
 WINDOW_S = 0.1
-FEW_BARS = {"background": 1.2, "beside": 1.05}  # of the first call of ``off``; of the launches without the search
-AUTO_BARS_S = ((8, 2.0), (1, 5.0))  # from so many CPUs on
+# limits of ratios: to the first call in mode ``off``; to launches while the search is stopped
+FEW_BARS = {"background": 1.2, "beside": 1.05}
+AUTO_BARS_S = ((8, 2.0), (1, 5.0))  # (least number of CPUs, limit in seconds) for mode ``auto``
 
 
-def linear() -> Any:  # a kernel
-    """The kernel, with a declared space of 36 configs."""
+def linear() -> Any:  # returns a Silo kernel
+    """Return the kernel of a matrix product with a bias, with a declared space of 36 configs."""
     import triton
     import triton.language as tl
 
@@ -82,7 +87,7 @@ def seconds(step: Callable[[], object]) -> float:
 
 
 def descendants() -> list[int]:
-    """The processes that this one has started, and theirs."""
+    """Return the numbers of all processes below this one: its children, their children, and so on."""
     parents: dict[int, int] = {}
     for folder in Path("/proc").iterdir():
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -94,30 +99,31 @@ def descendants() -> list[int]:
 
 
 def cpu_seconds() -> float:
-    """The CPU time of this process and of all that it started, those that ended among them."""
+    """Return the CPU time of this process and of all processes below it, including those that have ended."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     found = time.process_time() + ended.ru_utime + ended.ru_stime
     for process in descendants():
         with contextlib.suppress(OSError, ValueError, IndexError):
             fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-            found += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # its own, and of its ended children
+            # the process's own time, and that of its children that have ended
+            found += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
     return found
 
 
 def measured(kernel: Any, arguments: tuple[object, ...]) -> int:
-    """The number of configs that were measured, by the explanation of the call."""
+    """Return the number of configs that were measured, counted in the text of ``kernel.explain``."""
     return 36 - sum(line.endswith("not measured") for line in kernel.explain(*arguments).splitlines())
 
 
 def signalled(number: signal.Signals) -> None:
-    """Sends a signal to every process of the search."""
+    """Send a signal to every process of the search."""
     for process in descendants():
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, number)
 
 
 def window(launch: Callable[[], object]) -> float:
-    """The median seconds of the launches of one window."""
+    """Return the median seconds of the launches in one window of time."""
     begin, taken = time.perf_counter(), list[float]()
     while time.perf_counter() - begin < WINDOW_S:
         taken.append(seconds(launch))
@@ -125,7 +131,10 @@ def window(launch: Callable[[], object]) -> float:
 
 
 def beside(launch: Callable[[], object], ended: Callable[[], bool], lowering: Any, limit_s: float) -> list[float]:
-    """Medians of windows in turns, stopped first: until the search has ended or ``limit_s`` seconds are over."""
+    """Return the median launch seconds of windows of time: alternately with the search stopped and with it running.
+
+    The first window is a stopped one. It ends when the search has ended, or after ``limit_s`` seconds.
+    """
     until, taken = time.perf_counter() + limit_s, list[float]()
     while not ended() and time.perf_counter() < until:
         with lowering:
@@ -141,7 +150,7 @@ def beside(launch: Callable[[], object], ended: Callable[[], bool], lowering: An
 
 
 def paired(windows: list[float]) -> list[float]:
-    """The ratio of each window beside the search to the mean of the stopped ones around it. Pure.
+    """Return the ratio of each window during the search to the mean of the stopped windows before and after it. Pure.
 
     >>> paired([1.0, 1.1, 1.2, 1.2])
     [1.0, 1.0]
@@ -152,7 +161,7 @@ def paired(windows: list[float]) -> list[float]:
 
 
 def child(mode: str, sizes: tuple[int, int, int], dtype: str, limit_s: float) -> dict[str, float]:
-    """The figures of one process."""
+    """Measure one mode in this process; return its figures by name."""
     import torch
 
     import silo  # noqa: F401  # before the clock starts
@@ -182,7 +191,7 @@ def child(mode: str, sizes: tuple[int, int, int], dtype: str, limit_s: float) ->
 
 
 def sample(mode: str, options: argparse.Namespace) -> dict[str, float]:
-    """The figures of one process on an empty store."""
+    """Run one process with an empty store; return its figures by name."""
     with tempfile.TemporaryDirectory() as folder:
         variables = {"SILO_HOME": f"{folder}/silo", "TRITON_CACHE_DIR": f"{folder}/triton", "SILO_TUNE": mode}
         words = ["--child", mode, "--sizes", *map(str, options.sizes), "--dtype", options.dtype]
@@ -202,7 +211,7 @@ def sample(mode: str, options: argparse.Namespace) -> dict[str, float]:
 
 
 def judged(found: dict[str, dict[str, float]], cpus: int) -> list[tuple[str, float, float]]:
-    """Each figure that has a limit: its name, itself and the limit. Pure.
+    """Return (name, value, limit) of each figure that has a limit. Pure.
 
     >>> medians = {"off": {"first": 0.5}, "background": {"first": 0.55, "beside": 1.02}, "auto": {"first": 1.9}}
     >>> [(name, round(figure, 2), limit) for name, figure, limit in judged(medians, 16)]
@@ -221,7 +230,7 @@ def judged(found: dict[str, dict[str, float]], cpus: int) -> list[tuple[str, flo
 
 
 def main() -> None:
-    """Measure, print a table, keep JSON."""
+    """Measure, print a table, and write the JSON file."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.cpu.first_call", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -234,7 +243,7 @@ def main() -> None:
     parser.add_argument("--child", choices=MODES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        logging.basicConfig(level=logging.INFO)  # to standard error
+        logging.basicConfig(level=logging.INFO)  # logs to standard error
         print(json.dumps(child(options.child, tuple(options.sizes), options.dtype, options.limit)))
         return
     samples: dict[str, list[dict[str, float]]] = {mode: [] for mode in options.modes}

@@ -1,6 +1,6 @@
-"""Times rows of the CPU benchmark in Triton's interpreter, on small sizes: a line of JSON for each row named.
+"""Times rows of the CPU benchmark in Triton's interpreter on small sizes; prints a line of JSON for each row named.
 
-Run by ``measure.py`` with ``TRITON_INTERPRET=1``.
+``measure.py`` runs it with ``TRITON_INTERPRET=1``.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 
-from bench.cpu.table import ROWS  # after the path
+from bench.cpu.table import ROWS  # imported after sys.path is extended
 
 
 def main(names: list[str]) -> None:
-    """The better of two runs after a first one, over the work of the row."""
+    """Print, for each row, the seconds of a run divided by the row's ``work``: the faster of two warm runs."""
     for name in names:
         build, dtypes = ROWS[name]
         work = build("tiny", dtypes[0])

@@ -1,6 +1,6 @@
-"""Kernels over rows and elements as a Triton user writes them for a GPU: what ``cpu.py`` measures beside the examples.
+"""Kernels over rows and elements, as a Triton user writes them for a GPU; the CPU benchmark measures them.
 
-Nothing here is done for a CPU's sake. Each has a small tuning space, a key and a grid.
+Nothing in them is adapted to a CPU. Each has a small tuning space, a key and a grid.
 """
 
 import triton
@@ -13,7 +13,7 @@ import silo
 @triton.heuristics({"BLOCK": lambda a: triton.next_power_of_2(a["columns"])})
 @triton.jit
 def rms_norm(x, out, weight, stride, rows, columns, eps, BLOCK: tl.constexpr):
-    """Divides a row by its root mean square; one program a row."""
+    """Divide each row by its root mean square; one program for each row."""
     row = tl.program_id(0)
     i = tl.arange(0, BLOCK)
     inside = i < columns
@@ -39,7 +39,10 @@ def swiglu(a, b, out, n, BLOCK: tl.constexpr):
 )
 @triton.jit
 def bias_gelu(x, bias, out, n, columns, BLOCK: tl.constexpr):
-    """Out = gelu(x + bias), the rows of x one after the other: the bias is found by a remainder."""
+    """Compute out = gelu(x + bias).
+
+    The rows of x are read as one long array; the index of the bias is the remainder.
+    """
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     values = tl.load(x + i, mask=i < n).to(tl.float32) + tl.load(bias + i % columns, mask=i < n).to(tl.float32)
     tl.store(out + i, 0.5 * values * (1 + tl.erf(values * 0.7071067811865476)), mask=i < n)
@@ -52,7 +55,7 @@ def bias_gelu(x, bias, out, n, columns, BLOCK: tl.constexpr):
 )
 @triton.jit
 def transpose(x, out, rows, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Out (columns, rows) is x (rows, columns) with its axes exchanged."""
+    """Write x (rows, columns) with its axes exchanged to out (columns, rows)."""
     i = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
     j = (tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS))[None, :]
     inside = (i < rows) & (j < columns)
@@ -62,7 +65,7 @@ def transpose(x, out, rows, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 @silo.kernel(space={"BLOCK": [1024, 4096, 16384], "num_warps": [8]}, key=["columns"], grid=lambda a: (a.rows,))
 @triton.jit
 def cross_entropy(logits, target, loss, stride, rows, columns, BLOCK: tl.constexpr):
-    """-log softmax(logits)[target] of each row, the maximum and the sum in one pass over the row."""
+    """Compute -log softmax(logits)[target] of each row; one pass over the row finds both the maximum and the sum."""
     row = tl.program_id(0).to(tl.int64)
     logits += row * stride
     highest = -float("inf")
@@ -80,7 +83,7 @@ def cross_entropy(logits, target, loss, stride, rows, columns, BLOCK: tl.constex
 @silo.kernel(space={"num_warps": [4]}, key=["tokens"], grid=lambda a: (a.tokens,))
 @triton.jit
 def rope(q, out, cosine, sine, tokens, HEADS: tl.constexpr, HALF: tl.constexpr):
-    """Rotates the two halves of each head of q (tokens, HEADS, 2 * HALF); one program a token with all heads."""
+    """Rotate the two halves of each head of q (tokens, HEADS, 2 * HALF); one program for each token, with all heads."""
     token = tl.program_id(0)
     j = tl.arange(0, HALF)
     c = tl.load(cosine + token * HALF + j).to(tl.float32)[None, :]
@@ -96,7 +99,7 @@ def rope(q, out, cosine, sine, tokens, HEADS: tl.constexpr, HALF: tl.constexpr):
 @triton.heuristics({"BLOCK": lambda a: triton.next_power_of_2(a["columns"])})
 @triton.jit
 def cumulative_sum(x, out, stride, rows, columns, BLOCK: tl.constexpr):
-    """Running sum of each row."""
+    """Compute the running sum of each row."""
     row = tl.program_id(0)
     i = tl.arange(0, BLOCK)
     values = tl.load(x + row * stride + i, mask=i < columns, other=0.0).to(tl.float32)
@@ -106,7 +109,7 @@ def cumulative_sum(x, out, stride, rows, columns, BLOCK: tl.constexpr):
 @silo.kernel(space={"num_warps": [4]}, key=["BLOCK"], grid=lambda a: (a.rows,))
 @triton.jit
 def sort_rows(x, out, rows, BLOCK: tl.constexpr):
-    """Each row of BLOCK elements in ascending order."""
+    """Sort each row of BLOCK elements in ascending order."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out + i, tl.sort(tl.load(x + i)))
 
@@ -114,7 +117,7 @@ def sort_rows(x, out, rows, BLOCK: tl.constexpr):
 @silo.kernel(space={"BLOCK": [1024, 4096], "num_warps": [4]}, key=["n"], grid=lambda a: (silo.cdiv(a.n, a.BLOCK),))
 @triton.jit
 def count_atomically(x, counts, n, BLOCK: tl.constexpr):
-    """Adds 1 to the bin of each element."""
+    """Add 1 to the bin of each element, by atomic additions."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.atomic_add(counts + tl.load(x + i, mask=i < n, other=0), 1, mask=i < n)
 
@@ -122,7 +125,7 @@ def count_atomically(x, counts, n, BLOCK: tl.constexpr):
 @silo.kernel(space={"num_warps": [4]}, key=["BLOCK"], grid=lambda a: (a.rows,))
 @triton.jit
 def count_rows(x, counts, rows, BLOCK: tl.constexpr, BINS: tl.constexpr):
-    """How often each of BINS values occurs in each row of BLOCK elements."""
+    """Count how often each of BINS values occurs in each row of BLOCK elements."""
     row = tl.program_id(0)
     found = tl.histogram(tl.load(x + row * BLOCK + tl.arange(0, BLOCK)), BINS)
     tl.store(counts + row * BINS + tl.arange(0, BINS), found)

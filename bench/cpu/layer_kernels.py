@@ -1,4 +1,4 @@
-"""Kernels of layers and optimizers as a Triton user writes them for a GPU: rows of the scaling benchmark."""
+"""Kernels of layers and optimizers, as a Triton user writes them for a GPU: rows of the scaling benchmark."""
 # pyright: reportCallIssue=false, reportArgumentType=false
 
 import triton
@@ -10,7 +10,7 @@ import silo
 @silo.kernel(grid=lambda a: (silo.cdiv(a.M, a.BM) * silo.cdiv(a.N, a.BN),))
 @triton.jit
 def linear(x, w, bias, out, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    """Out = x w^T + bias, w being (N, K) as the weights of a linear layer are."""
+    """Compute out = x w^T + bias, where w is (N, K) like the weights of a linear layer."""
     p = tl.program_id(0)
     columns = tl.cdiv(N, BN)
     i, j, k = (p // columns) * BM + tl.arange(0, BM), (p % columns) * BN + tl.arange(0, BN), tl.arange(0, BK)
@@ -27,8 +27,8 @@ def linear(x, w, bias, out, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.
 
 @silo.kernel(grid=lambda a: (silo.cdiv(a.columns, a.BC), a.batches))
 @triton.jit
-def middle_sums(x, out, batches, rows, columns, BR: tl.constexpr, BC: tl.constexpr):  # batches: the grid
-    """Sums over the middle axis of (batches, rows, columns); of one batch they are column sums."""
+def middle_sums(x, out, batches, rows, columns, BR: tl.constexpr, BC: tl.constexpr):  # only the grid reads `batches`
+    """Sum over the middle axis of x (batches, rows, columns); with one batch these are the column sums."""
     base = tl.program_id(1) * rows * columns
     j = tl.program_id(0) * BC + tl.arange(0, BC)
     total = tl.zeros((BC,), tl.float32)
@@ -42,7 +42,7 @@ def middle_sums(x, out, batches, rows, columns, BR: tl.constexpr, BC: tl.constex
 @silo.kernel(grid=lambda a: (silo.cdiv(a.columns, a.BC),))
 @triton.jit
 def column_maxima(x, out, rows, columns, BR: tl.constexpr, BC: tl.constexpr):
-    """The largest number of each column."""
+    """Find the largest number of each column."""
     j = tl.program_id(0) * BC + tl.arange(0, BC)
     most = tl.full((BC,), -float("inf"), tl.float32)
     for k in range(0, rows, BR):
@@ -55,8 +55,8 @@ def column_maxima(x, out, rows, columns, BR: tl.constexpr, BC: tl.constexpr):
 
 @silo.kernel(grid=lambda a: (a.rows,))
 @triton.jit
-def embedding_gradient(grad, index, out, rows, COLUMNS: tl.constexpr):  # rows: the grid
-    """Adds row i of grad to row index[i] of out."""
+def embedding_gradient(grad, index, out, rows, COLUMNS: tl.constexpr):  # only the grid reads `rows`
+    """Add row i of grad to row index[i] of out."""
     row = tl.program_id(0)
     j = tl.arange(0, COLUMNS)
     target = tl.load(index + row)
@@ -65,8 +65,8 @@ def embedding_gradient(grad, index, out, rows, COLUMNS: tl.constexpr):  # rows: 
 
 @silo.kernel(grid=lambda a: (a.rows,))
 @triton.jit
-def log_softmax(x, out, rows, columns, BLOCK: tl.constexpr):  # rows: the grid
-    """Rows longer than a tile: the largest number and the sum go along."""
+def log_softmax(x, out, rows, columns, BLOCK: tl.constexpr):  # only the grid reads `rows`
+    """Compute the log softmax of rows that are longer than a tile, with a running maximum and sum."""
     row = tl.program_id(0).to(tl.int64) * columns
     most, total = -float("inf"), 0.0
     for k in range(0, columns, BLOCK):
@@ -84,7 +84,7 @@ def log_softmax(x, out, rows, columns, BLOCK: tl.constexpr):  # rows: the grid
 @silo.kernel(grid=lambda a: (silo.cdiv(a.N, a.BN),))
 @triton.jit
 def matrix_vector(w, x, out, N, K, BN: tl.constexpr, BK: tl.constexpr):
-    """Out = w x, w being (N, K)."""
+    """Compute out = w x, where w is (N, K)."""
     j = tl.program_id(0) * BN + tl.arange(0, BN)
     total = tl.zeros((BN, BK), tl.float32)
     for s in range(0, K, BK):
@@ -98,7 +98,7 @@ def matrix_vector(w, x, out, N, K, BN: tl.constexpr, BK: tl.constexpr):
 @silo.kernel(grid=lambda a: (silo.cdiv(a.N, a.BN),))
 @triton.jit
 def turned_matrix_vector(w, x, out, N, K, BN: tl.constexpr, BK: tl.constexpr):
-    """Out = w^T x, w being (K, N)."""
+    """Compute out = w^T x, where w is (K, N)."""
     j = tl.program_id(0) * BN + tl.arange(0, BN)
     total = tl.zeros((BN, BK), tl.float32)
     for s in range(0, K, BK):
@@ -112,7 +112,7 @@ def turned_matrix_vector(w, x, out, N, K, BN: tl.constexpr, BK: tl.constexpr):
 @silo.kernel(grid=lambda a: (silo.cdiv(a.rows, a.BR),))
 @triton.jit
 def row_sums(x, out, rows, columns, BR: tl.constexpr, BC: tl.constexpr):
-    """The sum of each row, of some rows at a time."""
+    """Compute the sum of each row; each program handles several rows."""
     i = tl.program_id(0) * BR + tl.arange(0, BR)
     total = tl.zeros((BR,), tl.float32)
     for k in range(0, columns, BC):
@@ -125,7 +125,7 @@ def row_sums(x, out, rows, columns, BR: tl.constexpr, BC: tl.constexpr):
 @silo.kernel(grid=lambda a: (silo.cdiv(a.rows, a.BR),))
 @triton.jit
 def row_maxima(x, out, rows, columns, BR: tl.constexpr, BC: tl.constexpr):
-    """The largest number of each row, kept as a tile until the end."""
+    """Find the largest number of each row; the running maxima are a tile that is reduced at the end."""
     i = tl.program_id(0) * BR + tl.arange(0, BR)
     most = tl.full((BR, BC), -float("inf"), tl.float32)
     for k in range(0, columns, BC):
@@ -139,7 +139,7 @@ def row_maxima(x, out, rows, columns, BR: tl.constexpr, BC: tl.constexpr):
 @silo.kernel(grid=lambda a: (silo.cdiv(a.rows, a.BR),))
 @triton.jit
 def softmax_of_rows(x, out, rows, columns, BR: tl.constexpr, BC: tl.constexpr):
-    """The softmax of short rows, of some at a time."""
+    """Compute the softmax of short rows; each program handles several rows."""
     i, j = tl.program_id(0) * BR + tl.arange(0, BR), tl.arange(0, BC)
     inside = (i[:, None] < rows) & (j[None, :] < columns)
     values = tl.load(x + i[:, None] * columns + j[None, :], mask=inside, other=-float("inf"))
@@ -149,8 +149,8 @@ def softmax_of_rows(x, out, rows, columns, BR: tl.constexpr, BC: tl.constexpr):
 
 @silo.kernel(grid=lambda a: (a.rows,))
 @triton.jit
-def running_sums(x, out, rows, columns, BLOCK: tl.constexpr):  # rows: the grid
-    """The running sums of each row."""
+def running_sums(x, out, rows, columns, BLOCK: tl.constexpr):  # only the grid reads `rows`
+    """Compute the running sums of each row."""
     row, i = tl.program_id(0) * columns, tl.arange(0, BLOCK)
     values = tl.load(x + row + i, mask=i < columns, other=0)
     tl.store(out + row + i, tl.cumsum(values, 0), mask=i < columns)
@@ -159,7 +159,7 @@ def running_sums(x, out, rows, columns, BLOCK: tl.constexpr):  # rows: the grid
 @silo.kernel(grid=lambda a: (silo.cdiv(a.n, a.BLOCK),))
 @triton.jit
 def adam(p, grad, m, v, rate, beta_m, beta_v, eps, n, BLOCK: tl.constexpr):
-    """One step of Adam without a correction of the bias."""
+    """Make one step of Adam, without its bias correction."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = i < n
     g = tl.load(grad + i, mask=inside, other=0.0)

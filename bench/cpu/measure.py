@@ -1,4 +1,4 @@
-"""Times Silo, torch eager and torch.compile in turns; asks the interpreter in a process of its own."""
+"""Times Silo, torch eager and torch.compile in turns, and runs the interpreter in a separate process."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ from silo.settings import child_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 LEAST_SAMPLE_S = 2e-3
-# OpenMP's threads spin for a while after a parallel region, on the cores of whoever comes next.
+# OpenMP's threads spin for a while after a parallel region and would take cores from the side that is measured next.
 SETTLE_S = 5e-3
 INTERPRETER_LIMIT_S = 600
 
 
 def measure(name: str, dtype: str, scale: Scale, threads: int, *, rounds: int) -> Measured:
-    """One row. A failure is a status: ``missing`` if nothing compiles, ``wrong`` if the result is wrong."""
+    """Measure one row.
+
+    A failure is the ``status`` of the result: ``missing`` if a kernel fails, ``wrong`` for a wrong result.
+    """
     torch.manual_seed(0)
     torch.set_num_threads(threads)
     cpu_threads(threads)
@@ -38,7 +41,7 @@ def measure(name: str, dtype: str, scale: Scale, threads: int, *, rounds: int) -
         return Measured(name, dtype, work.size, threads, work.work, status, reason, error, **samples)
 
     try:
-        work.silo()  # tunes
+        work.silo()  # tunes the kernels
         work.silo()
     except SiloError as failure:
         return result("missing", str(failure))
@@ -74,7 +77,10 @@ def _add_compiled(work: Workload, sides: dict[str, Callable[[], object]], absent
 def _in_turns(
     sides: Mapping[str, Callable[[], object]], rounds: int, threads: int
 ) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    """One sample a side and round, in rotating order: the sides of a round share what the machine did meanwhile."""
+    """Return wall seconds and CPU seconds of each side's runs: one sample of each side in every round.
+
+    The order rotates from round to round. All sides of a round meet the same state of the machine.
+    """
     counts = {name: _repeats(run) for name, run in sides.items()}
     names = list(sides)
     wall: dict[str, list[float]] = {name: [] for name in names}
@@ -101,7 +107,10 @@ def _repeats(run: Callable[[], object]) -> int:
 
 
 def interpreter_costs(names: list[str]) -> dict[str, float | str]:
-    """Seconds per unit of work in Triton's interpreter, in fp32 (or the row's first dtype), or the reason without."""
+    """Return the seconds per unit of work in Triton's interpreter for each row, or the reason why there are none.
+
+    The dtype is fp32, or the row's first dtype.
+    """
     result = subprocess.run(
         [sys.executable, "-m", "bench.cpu.interpreter", *names],
         env=child_environment(TRITON_INTERPRET="1"),

@@ -1,4 +1,4 @@
-"""Rows of the CPU benchmark whose elements depend on their order or meet in one place: scan, sort, histograms."""
+"""Rows of the CPU benchmark whose elements depend on each other: running sums, sorting, and histograms."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def sort(scale: Scale, dtype: str) -> Workload:
 
 
 def atomics(scale: Scale, dtype: str) -> Workload:
-    """Few bins, in which many elements meet."""
+    """A histogram with few bins, so that many elements add to the same bin."""
     return _counted("atomics", scale, dtype, BINS)
 
 
 def wide_atomics(scale: Scale, dtype: str) -> Workload:
-    """More bins than a near cache holds."""
+    """A histogram with more bins than fit into a near cache."""
     return _counted("wide atomics", scale, dtype, WIDE_BINS)
 
 

@@ -1,4 +1,4 @@
-"""From samples of the CPU benchmark to figures, bars, tables and JSON. Pure."""
+"""Turns samples of the CPU benchmark into figures, bars, tables and JSON. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 from bench.paired import Estimate, median_interval, ratios
 
-# Silo's time over eager's, fp32, one thread.
+# Limits of Silo's time over eager's, in fp32 on one thread.
 ROW_BARS = {"add": 1.15, "softmax": 1.2, "layer norm": 0.5, "matmul": 1.4}
-EAGER_BAR = 1.0  # the geometric mean of all fp32 rows, one thread
+EAGER_BAR = 1.0  # limit of the geometric mean of Silo's time over eager's, for all fp32 rows on one thread
 COMPILED_BAR = 1.3
-INTERPRETER_BAR = 100.0  # the interpreter's time over Silo's, each row
+INTERPRETER_BAR = 100.0  # the least value of the interpreter's time over Silo's, for each row
 
 BEGIN = "<!-- cpu figures: printed by python -m bench.cpu -->\n"
 END = "<!-- end of cpu figures -->\n"
@@ -21,9 +21,10 @@ END = "<!-- end of cpu figures -->\n"
 
 @dataclass(frozen=True)
 class Measured:
-    """One row: seconds a run, by side, one sample a round; or the reason why there are none.
+    """The samples of one row: seconds of a run, by side, one sample for each round; or the reason why there are none.
 
-    ``absent`` says why a single side was not measured. ``error`` is the largest error over the tolerance.
+    ``absent`` has the reason for each single side that was not measured. ``error`` is the largest error divided by the
+    tolerance.
     """
 
     row: str
@@ -31,7 +32,7 @@ class Measured:
     size: str
     threads: int
     work: float
-    status: str  # measured, wrong, missing
+    status: str  # "measured", "wrong" or "missing"
     reason: str
     error: float | None
     samples: Mapping[str, list[float]]
@@ -41,7 +42,11 @@ class Measured:
 
 @dataclass(frozen=True)
 class Figures:
-    """A row: median milliseconds of each side, Silo's time over the others' (paired), the interpreter's over Silo's."""
+    """The figures of one row.
+
+    ``ms`` has the median milliseconds of each side; ``to_eager`` and ``to_compiled`` are Silo's time over theirs,
+    paired; ``interpreter`` is the interpreter's time over Silo's.
+    """
 
     row: str
     dtype: str
@@ -59,7 +64,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A bar; ``value`` is None where there is no figure."""
+    """A bar with the measured value; ``value`` is None if the figure was not measured."""
 
     what: str
     value: float | None
@@ -68,14 +73,14 @@ class Verdict:
 
     @property
     def passed(self) -> bool | None:
-        """None where there is no figure."""
+        """Whether the bar is met; None if the figure was not measured."""
         if self.value is None:
             return None
         return self.value >= self.limit if self.at_least else self.value <= self.limit
 
 
 def figures(measured: Measured, costs: Mapping[str, float | str]) -> Figures:
-    """What a row came to. The interpreter's time is scaled up from a small size."""
+    """Return the figures of one row. The interpreter's time is scaled up from a small size."""
     samples = measured.samples
     ours = samples.get("silo")
     cost = costs.get(measured.row, "not asked")
@@ -102,7 +107,7 @@ def figures(measured: Measured, costs: Mapping[str, float | str]) -> Figures:
 
 
 def geometric_mean(values: Iterable[float]) -> float | None:
-    """None of nothing.
+    """Return the geometric mean, or None for no values.
 
     >>> geometric_mean([0.5, 2.0])
     1.0
@@ -112,7 +117,10 @@ def geometric_mean(values: Iterable[float]) -> float | None:
 
 
 def judge(rows: Sequence[Figures]) -> list[Verdict]:
-    """Every bar. A mean is one of the rows that were measured; rows that are wrong or missing are bars of their own."""
+    """Return a verdict for each bar.
+
+    A mean covers the rows that were measured; wrong and missing rows have their own bars.
+    """
     table = [row for row in rows if row.threads == 1 and row.dtype == "fp32"]
     verdicts: list[Verdict] = []
     for name, limit in ROW_BARS.items():
@@ -146,7 +154,7 @@ def judge(rows: Sequence[Figures]) -> list[Verdict]:
 
 
 def line(row: Figures) -> str:
-    """One row as text."""
+    """Return one line of text about a row."""
     label = f"{row.row} {row.dtype} {row.size}"
     head = f"{label:36} {row.threads}T "
     if row.status != "measured":
@@ -160,7 +168,7 @@ def line(row: Figures) -> str:
 
 
 def verdict_lines(verdicts: Sequence[Verdict]) -> list[str]:
-    """One line a bar."""
+    """Return one line of text for each bar."""
     lines = ["", "bars"]
     for one in verdicts:
         word = {True: "pass", False: "FAIL", None: "not measured"}[one.passed]
@@ -170,9 +178,10 @@ def verdict_lines(verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def markdown(rows: Sequence[Figures]) -> str:
-    """The table of the documentation: a line for each kernel, with medians of its dtypes and thread counts.
+    """Return the table of the documentation: a line for each kernel, a column for each dtype and number of threads.
 
-    A kernel of another dtype alone has its figures in the columns of the first dtype. The intervals are in the JSON.
+    A kernel that was measured in another dtype alone stands in the columns of the first dtype. Only the JSON has
+    intervals.
     """
     by_row: dict[str, dict[tuple[str, int], Figures]] = {}
     main = rows[0].dtype if rows else "fp32"
@@ -210,7 +219,7 @@ def _median(row: Figures | None) -> str:
 
 
 def updated(page: str, table: str) -> str:
-    """A page with the current table; ``ValueError`` where its marks are missing."""
+    """Return the page with the new table between its marks. ValueError if a mark is missing."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
@@ -219,7 +228,7 @@ def updated(page: str, table: str) -> str:
 
 
 def document(rows: Sequence[Figures], measured: Sequence[Measured], verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """The part of the JSON that says what was measured: figures, samples in seconds, reasons, bars."""
+    """Return the measured part of the JSON: figures, samples in seconds, reasons and bars."""
     made = [
         {**asdict(row), "absent": dict(one.absent), "samples": dict(one.samples), "cpu_samples": dict(one.cpu_samples)}
         for row, one in zip(rows, measured, strict=True)

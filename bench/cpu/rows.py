@@ -1,4 +1,4 @@
-"""Rows of the CPU benchmark over elements and rows of matrices: the examples' and those of ``cpu_kernels``."""
+"""Rows of the CPU benchmark over elements and over rows of matrices: kernels of the examples and ``kernels.py``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def softmax(scale: Scale, dtype: str) -> Workload:
 
 
 def short_softmax(scale: Scale, dtype: str) -> Workload:
-    """Rows that end in the middle of their block."""
+    """The softmax of rows whose length is not a multiple of the block."""
     rows = {"full": 4096, "quick": 1024, "tiny": 4}[scale]
     return _softmax("short softmax", rows, 257, 512, dtype)
 

@@ -42,7 +42,7 @@ ROWS: dict[str, tuple[Build, tuple[str, ...]]] = {
 
 
 def chosen(names: list[str] | None, dtypes: list[str] | None) -> list[tuple[str, str]]:
-    """(row, dtype) of what was asked for; ``SystemExit`` for a name that is not a row."""
+    """Return the chosen (row, dtype) pairs; None chooses all. SystemExit for a name that is not a row."""
     unknown = sorted(set(names or ()) - set(ROWS))
     if unknown:
         raise SystemExit(f"no row called {', '.join(unknown)}; there are: {', '.join(ROWS)}")

@@ -1,4 +1,4 @@
-"""What one row of the CPU benchmark is: how Silo, torch eager, torch.compile and the interpreter do the same thing."""
+"""One row of the CPU benchmark: the same computation by Silo, torch eager, torch.compile and Triton's interpreter."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from typing import Any, Literal
 
 import torch
 
-Scale = Literal["full", "quick", "tiny"]  # what the bars are for; a look; what the interpreter can do
+Scale = Literal["full", "quick", "tiny"]  # the sizes of the bars; of a quick look; for the interpreter
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16, "int32": torch.int32}
 
-# Largest error, in units of |wanted| + the mean of |wanted|.
+# The largest allowed error, in units of |expected| + the mean of |expected|.
 TOLERANCE = {"fp32": 1e-5, "fp16": 2e-3, "bf16": 1.6e-2, "int32": 0.0}
 
 
 @dataclass(frozen=True)
 class Call:
-    """One launch. ``grid`` and ``config`` are the interpreter's, which knows neither declared grids nor spaces."""
+    """One launch.
+
+    ``grid`` and ``config`` are for the interpreter, which has neither declared grids nor tuning spaces.
+    """
 
     kernel: Any
     args: tuple[object, ...]
@@ -26,20 +29,22 @@ class Call:
     kwargs: Mapping[str, object] = field(default_factory=dict[str, object])
 
     def run(self) -> None:
-        """As a user of Silo calls it."""
+        """Launch as a user of Silo does."""
         self.kernel(*self.args, **self.kwargs)
 
     def interpret(self) -> None:
-        """As a user of Triton calls it, under ``TRITON_INTERPRET=1``."""
+        """Launch as a user of Triton does, under ``TRITON_INTERPRET=1``."""
         self.kernel[self.grid](*self.args, **self.kwargs, **self.config)
 
 
 @dataclass(frozen=True)
 class Workload:
-    """One row. ``work`` is proportional to what has to be done, and compares sizes of one name.
+    """One row.
 
-    ``compiled`` is a function and its arguments for ``torch.compile``; None where there is nothing to compile. It may
-    write to its arguments. ``results`` gives what Silo wrote and the same from float64, by name.
+    ``work`` is proportional to the amount of computation, so that times of one kernel's sizes can be scaled.
+
+    ``compiled`` is a function and its arguments for ``torch.compile``; None if eager is a single call. The function may
+    write to its arguments. ``results`` returns, by name, Silo's outputs and the same computed in float64.
     """
 
     name: str
@@ -55,25 +60,25 @@ class Workload:
 
     @property
     def label(self) -> str:
-        """Name, dtype and size."""
+        """The row's name, dtype and size as one text."""
         return f"{self.name} {self.dtype} {self.size}"
 
     def silo(self) -> None:
-        """Everything Silo does for the row."""
+        """Make all of the row's launches by Silo."""
         if self.clear is not None:
             self.clear()
         for call in self.calls:
             call.run()
 
     def interpret(self) -> None:
-        """The same in Triton's interpreter."""
+        """Make all of the row's launches in Triton's interpreter."""
         if self.clear is not None:
             self.clear()
         for call in self.calls:
             call.interpret()
 
     def error(self) -> float:
-        """The largest error of the last run over the tolerance: above 1 the row is wrong."""
+        """Return the largest error of the last run divided by the tolerance: above 1 the row is wrong."""
         limit = TOLERANCE[self.dtype] if self.tolerance is None else self.tolerance
         return max(_error(found, wanted, limit) for found, wanted in self.results().values())
 
@@ -88,10 +93,10 @@ def _error(found: torch.Tensor, wanted: torch.Tensor, limit: float) -> float:
 
 
 def normal(*shape: int, dtype: str = "fp32") -> torch.Tensor:
-    """Normal numbers of a dtype."""
+    """Return normally distributed random numbers of a dtype."""
     return torch.randn(shape).to(DTYPES[dtype])
 
 
 def empty(*shape: int, dtype: str = "fp32") -> torch.Tensor:
-    """Uninitialised memory."""
+    """Return an uninitialized tensor of a dtype."""
     return torch.empty(shape, dtype=DTYPES[dtype])

@@ -1,1 +1,1 @@
-"""CuTe kernels, compiled and launched, beside the DSL itself: ``python -m bench.cute``."""
+"""Compiling and launching CuTe kernels by Silo, beside the DSL itself: ``python -m bench.cute``."""

@@ -1,7 +1,6 @@
-"""Compiling in a process of its own: ``python -m bench.cute.child silo BUNDLE`` or ``... dsl``; prints one JSON line.
+"""Compiles in a fresh process: ``python -m bench.cute.child silo BUNDLE`` or ``... dsl``; prints one JSON line.
 
-``other_s`` are seconds that the way measured is not to be charged with: Silo's import where the DSL is measured, which
-the example's file makes.
+``other_s`` are seconds that do not count: if the DSL is measured, the import of Silo, which the example's file needs.
 """
 # pyright: reportMissingImports=false
 
@@ -19,7 +18,7 @@ ARCH = "sm_90a"
 
 
 def with_silo(bundle: Path) -> dict[str, Any]:
-    """All configs for one size, packed in a bundle; how many were compiled and how many the store had."""
+    """Pack all configs for one size in a bundle; return how many were compiled and how many the store had."""
     from silo.commands.build_bundle import build_bundle
 
     summary = build_bundle(
@@ -29,7 +28,7 @@ def with_silo(bundle: Path) -> dict[str, Any]:
 
 
 def with_dsl() -> dict[str, Any]:
-    """The same configs by ``cute.compile``, one after the other."""
+    """Compile the same configs by ``cute.compile``, one after the other; return their number."""
     begin = time.perf_counter()
     import silo  # noqa: F401  # what the example's file needs besides the DSL
 
@@ -53,7 +52,7 @@ def with_dsl() -> dict[str, Any]:
 
 
 def configs(space: dict[str, list[int]]) -> Iterator[dict[str, int]]:
-    """Every config of a space.
+    """Yield every config of a space.
 
     >>> list(configs({"A": [1, 2], "B": [3]}))
     [{'A': 1, 'B': 3}, {'A': 2, 'B': 3}]

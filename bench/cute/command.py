@@ -1,14 +1,16 @@
-"""CuTe kernels beside the DSL itself.
+"""CuTe kernels by Silo beside the DSL itself.
 
     python -m bench.cute compile [--repeats N] [--json FILE]
     python -m bench.cute launch BUNDLE [--rounds N] [--json FILE]
 
-compile: 32 configs of a matrix product for sm_90a, without a GPU. Fresh processes in turns: one has Silo pack all of
-them from a cold store (front end, workers' starts and the bundle included), one makes the same calls of cute.compile,
-one packs them again with the store warm, and may compile none. Imports count on both sides.
+compile: 32 configs of a matrix product for sm_90a, without a GPU. Fresh processes take turns. In the first, Silo packs
+all configs from an empty store (the front end, the start of workers and the bundle count). The second makes the same
+calls of cute.compile. In the third, Silo packs the configs again from the filled store and may compile none. Imports
+count on both sides.
 
-launch: on a GPU, with a bundle of examples/cute_kernels.py and examples/cute_gemms.py. Launches of the elementwise
-kernel over a C loop, and the device's time of matrix products over the DSL's; without the DSL its rows are missing.
+launch: on a GPU, with a bundle of examples/cute_kernels.py and examples/cute_gemms.py. Measures launches of the
+elementwise kernel over a C loop, and the device's time of matrix products over the DSL's. The DSL's rows are missing if
+the DSL is not installed.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ JOBS = 2
 
 
 def child(words: Sequence[str], home: Path) -> dict[str, Any]:
-    """What a fresh process printed, with its whole time, and the CPU time of it and of those that it started."""
+    """Run a fresh process; return the JSON that it printed, with its wall time and its CPU time (with children)."""
     environment = child_environment(SILO_HOME=str(home), SILO_JOBS=str(JOBS), SILO_TUNE="off")
     environment["PYTHONPATH"] = ":".join(filter(None, [str(ROOT / "src"), str(ROOT), environment.get("PYTHONPATH")]))
     before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -54,9 +56,9 @@ def child(words: Sequence[str], home: Path) -> dict[str, Any]:
 
 
 def compile_all(repeats: int) -> dict[str, list[dict[str, Any]]]:
-    """Every way once a round, each round with a store of its own; a first process of the DSL warms the page cache."""
+    """Run each kind of process once a round, each round with its own store; return the results by kind."""
     children: dict[str, list[dict[str, Any]]] = {"silo": [], "again": [], "dsl": []}
-    for name in ("src", "bench", "examples"):  # as an installed package has its bytecode; a checkout may have none
+    for name in ("src", "bench", "examples"):  # an installed package has its bytecode; a checkout may lack it
         compileall.compile_dir(ROOT / name, rx=re.compile("/templates/"), quiet=1)
     with tempfile.TemporaryDirectory(prefix="silo-cute-") as text:
         folder = Path(text)
@@ -73,7 +75,7 @@ def compile_all(repeats: int) -> dict[str, list[dict[str, Any]]]:
 
 
 def run_compile(options: argparse.Namespace) -> int:
-    """The subcommand ``compile``."""
+    """Run the subcommand ``compile``; return 1 if the bar fails."""
     children = compile_all(options.repeats)
     machine = describe()
     found, wrong = report.compiles(children, COMPILE_LIMIT)
@@ -92,7 +94,7 @@ def run_compile(options: argparse.Namespace) -> int:
 
 
 def run_launch(options: argparse.Namespace) -> int:
-    """The subcommand ``launch``."""
+    """Run the subcommand ``launch``; return 1 if a bar fails."""
     from bench.cute import device
 
     hosts = device.host_times(options.bundle, options.rounds, options.burst)

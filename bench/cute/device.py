@@ -1,6 +1,7 @@
-"""On a GPU: what a launch costs the host over a C loop, and the device's time of a matrix product beside the DSL's.
+"""Measures on a GPU the host's time of a launch over a C loop, and the device's time of products beside the DSL's.
 
-The elementwise kernel and a small product come from the bundle. What needs the DSL is a line with the reason without.
+The elementwise kernel and a small product come from the bundle. A row that needs the DSL has the reason if it is
+missing.
 """
 # pyright: reportMissingImports=false
 
@@ -24,12 +25,12 @@ LARGE_CONFIG = {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64, "STAGES": 4}
 STATIC, DYNAMIC = "Silo, static", "Silo, dynamic"
 HOST_BARS = (Bar(STATIC, 1.2),)
 DEVICE_LIMIT = 1.03
-ASLEEP_CYCLES = 20_000_000  # some 10 ms, in which the host gets all of a burst into the queue
+ASLEEP_CYCLES = 20_000_000  # about 10 ms, in which the host queues a whole burst
 DSL = "the DSL's own call"
 
 
 def arch() -> str:
-    """The device's, with the suffix of Hopper's and Blackwell's own instructions."""
+    """Return the device's arch, with the suffix ``a`` for the arch-specific instructions of Hopper and later."""
     import torch
 
     major, minor = torch.cuda.get_device_capability()
@@ -46,7 +47,7 @@ def _check(right: bool) -> None:  # noqa: FBT001
 
 
 def host_times(bundle: Path, rounds: int, burst: int) -> list[Figure]:
-    """Launches of the elementwise kernel, in nanoseconds; each round pairs a row with a burst of the floor."""
+    """Return the nanoseconds of launches of the elementwise kernel, each burst paired with a burst of the floor."""
     import torch
 
     import silo
@@ -110,7 +111,7 @@ def host_times(bundle: Path, rounds: int, burst: int) -> list[Figure]:
 
 
 def _floor(compiled: Any, names: Mapping[str, Any], threads: int, folder: Path) -> Loop:
-    """A C loop over the driver with the same code, grid and arguments."""
+    """Return the floor: a C loop over the driver with the same code, grid and arguments."""
     import torch
 
     info = compiled._artifact.launch  # noqa: SLF001
@@ -128,7 +129,7 @@ def _floor(compiled: Any, names: Mapping[str, Any], threads: int, folder: Path) 
 
 
 def device_times(bundle: Path, rounds: int, burst: int) -> list[Figure]:
-    """Matrix products, in microseconds of the device; each row is paired with the DSL's own of the same round."""
+    """Return the device's microseconds of matrix products; each row is paired with the DSL's own in the same round."""
     import silo
 
     found: list[Figure] = []
@@ -213,7 +214,7 @@ def _products(
 
 
 def _burst_us(call: Callable[[], Any], burst: int) -> float:
-    """Microseconds of the device a launch: the whole burst is queued while the device sleeps."""
+    """Return the device's microseconds for one launch of a burst that is queued while the device sleeps."""
     import torch
 
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)

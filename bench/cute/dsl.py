@@ -1,6 +1,6 @@
-"""What the DSL launches by itself: an elementwise kernel and a matrix product of the examples."""
+"""Kernels that the CuTe DSL itself compiles and launches: an elementwise kernel and an example's matrix product."""
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportCallIssue=false
-# Annotations are read by the DSL: no postponed ones here.
+# The DSL evaluates annotations, so this file must not postpone them.
 
 import sys
 from pathlib import Path
@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 
 import cutlass
 from cuda.bindings import driver
-from cute_gemms import WgmmaGemm  # after the path
+from cute_gemms import WgmmaGemm  # imported after sys.path is extended
 from cutlass import cute
 from cutlass.cute.runtime import make_fake_stream, make_fake_tensor
 
@@ -28,22 +28,22 @@ def add(
     THREADS: cutlass.Constexpr,
     stream: driver.CUstream,
 ):
-    """The launch that a user of the DSL writes."""
+    """Launch the elementwise kernel as a user of the DSL does."""
     blocks = (n + THREADS - 1) // THREADS
     add_kernel(x, y, out, n, THREADS).launch(grid=(blocks, 1, 1), block=(THREADS, 1, 1), stream=stream)
 
 
 class StreamGemm(WgmmaGemm):
-    """The example's, on a stream that is given: ``host="dsl"`` wants one."""
+    """The example's matrix product with a stream as parameter, which ``host="dsl"`` requires."""
 
     @cute.jit
     def __call__(self, a: cute.Tensor, b: cute.Tensor, c: cute.Tensor, stream: driver.CUstream):
-        """The launch, whose tensor maps are made of a and b."""
+        """Launch the product; the tensor maps are made from a and b."""
         self.product(a, b, c, stream=stream)
 
 
 def silo_gemm(host, config):
-    """The product as a kernel of Silo with one config, launched by either host."""
+    """Return the product as a Silo kernel with one config; ``host`` names the host code that launches it."""
     return silo.cute(
         StreamGemm,
         name=f"gemm_{host}",
@@ -55,13 +55,13 @@ def silo_gemm(host, config):
 
 
 def compiled_add(n, threads, arch, options=""):
-    """``cute.compile`` of the elementwise kernel for contiguous arrays of n fp32."""
+    """Return the elementwise kernel, compiled by ``cute.compile`` for contiguous arrays of n fp32 elements."""
     arrays = (make_fake_tensor(cutlass.Float32, (n,), (1,), assumed_align=16) for _ in range(3))
     return _compiled(add, *arrays, cutlass.Int32(n), threads, arch=arch, options=options)
 
 
 def compiled_gemm(size, config, arch, options=""):
-    """``cute.compile`` of the matrix product for one size."""
+    """Return the matrix product, compiled by ``cute.compile`` for one size."""
     m, n, k = size
     shapes = ((m, k), (n, k), (m, n))
     arrays = (make_fake_tensor(cutlass.BFloat16, shape, (shape[1], 1), assumed_align=16) for shape in shapes)

@@ -1,4 +1,4 @@
-"""The 32 configs of one matrix product that are compiled, as a kernel of Silo; needs the CuTe DSL."""
+"""The 32 configs of one matrix product that the benchmark compiles, as a Silo kernel; needs the CuTe DSL."""
 # pyright: reportMissingImports=false
 
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 
-from cute_gemms import WgmmaGemm  # after the path
+from cute_gemms import WgmmaGemm  # imported after sys.path is extended
 
 import silo
 

@@ -1,4 +1,4 @@
-"""From samples to figures, bars and words. Pure."""
+"""Turns samples of the CuTe benchmark into figures, bars and text. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.paired import Estimate, median_interval, ratios
 
 @dataclass(frozen=True)
 class Bar:
-    """A row's ratio to what it is paired with is at most ``limit``."""
+    """The largest ratio that a row may have to the samples that it is paired with."""
 
     row: str
     limit: float
@@ -19,9 +19,9 @@ class Bar:
 
 @dataclass(frozen=True)
 class Figure:
-    """A row: its own median, that of what it is paired with, and the median of the ratios of the rounds.
+    """A row: its median, the median of the samples that it is paired with, and the median ratio of the rounds.
 
-    ``passed`` is None where no bar is set. ``reason`` says why there is no figure.
+    ``limit`` and ``passed`` are None without a bar. ``reason`` is set if the row was not measured.
     """
 
     row: str
@@ -34,7 +34,7 @@ class Figure:
 
 
 def figure(row: str, samples: Sequence[float], others: Sequence[float], bars: Sequence[Bar] = ()) -> Figure:
-    """What the samples of a row say, each paired with the other's of the same round."""
+    """Return the figure of a row from its samples and the others', paired by round."""
     ratio = median_interval(ratios(samples, others), "ratio")
     limit = next((bar.limit for bar in bars if bar.row == row), None)
     passed = None if limit is None else ratio.median <= limit
@@ -42,12 +42,12 @@ def figure(row: str, samples: Sequence[float], others: Sequence[float], bars: Se
 
 
 def missing(row: str, reason: str) -> Figure:
-    """A row without a figure."""
+    """Return the figure of a row that was not measured."""
     return Figure(row, reason=" ".join(reason.split())[:300])
 
 
 def lines(title: str, other: str, unit: str, figures: Sequence[Figure]) -> list[str]:
-    """A table; ``other`` is what the rows are paired with."""
+    """Return the lines of a table; ``other`` names the samples that the rows are paired with."""
     told = [f"{title + ', ' + unit:52}{'median':>12}{other:>14}{'ratio [95 %]':>26}  bar"]
     for one in figures:
         if one.own is None or one.other is None or one.ratio is None:
@@ -60,7 +60,7 @@ def lines(title: str, other: str, unit: str, figures: Sequence[Figure]) -> list[
 
 
 def compiles(children: Mapping[str, Sequence[Mapping[str, Any]]], limit: float) -> tuple[Figure, str]:
-    """The ratio of whole processes, and what is wrong with the counts ("" if nothing)."""
+    """Return the ratio of whole processes, and a text that names a wrong number of compiles ("" if there is none)."""
     seconds = {way: [one["wall_s"] - one["other_s"] for one in made] for way, made in children.items()}
     found = figure("Silo, cold store", seconds["silo"], seconds["dsl"], [Bar("Silo, cold store", limit)])
     wanted = {one["compiled"] for one in children["dsl"]}

@@ -1,1 +1,1 @@
-"""Triton kernels of serving engines, through their own functions: recorded over a warm-up, then served frozen."""
+"""Triton kernels of serving engines, called by the engines' functions: recorded over a warm-up, then served frozen."""

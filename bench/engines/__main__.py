@@ -2,18 +2,18 @@
 
     python -m bench.engines CHECKOUTS [ENGINE] [WORD...] [--requests 20] [--json FILE] [--folder DIR]
 
-CHECKOUTS has a checkout of each repository under its name (``vllm``, ``sglang``); ENGINE is one of them, or both are
-run. Functions are those of ``vllm_calls.py`` and ``sglang_calls.py`` whose name holds a WORD and none of ``--skip``.
-Each engine runs in four processes, the first three with an empty cache of Triton's:
+CHECKOUTS has a checkout of each repository under its name (``vllm``, ``sglang``). ENGINE is one of them; without it
+both are run. Those functions of ``vllm_calls.py`` and ``sglang_calls.py`` are called whose names contain a WORD and
+none of ``--skip``. Each engine runs in four processes, of which the first three start with an empty Triton cache:
 
-1. ``silo exec --record`` over a warm-up: a few batch sizes, all dtypes and switches of a deployment, aligned arrays;
-2. ``silo exec --bundle --frozen``: ``--requests`` of each function with other batches, lengths and alignments;
-3. plain Triton with the same requests, whose results are compared;
-4. plain Triton once more with the cache of the third, for times.
+1. ``silo exec --record`` over a warm-up: a few batch sizes, all dtypes and switches of a deployment, aligned arrays; 2.
+``silo exec --bundle --frozen``: ``--requests`` requests of each function with other batches, lengths and alignments; 3.
+plain Triton with the same requests, whose results are compared; 4. plain Triton once more with the cache of the third
+process, for its times.
 
-``--only-frozen`` leaves out the last two: nothing is compared, and compiles, measurements and refusals are counted.
-A request of the frozen process that asks for code which was not recorded is refused by name, and counted. ``--cover``
-is handed on to ``silo exec --record``; without any, those of :data:`COVERS` are.
+``--only-frozen`` leaves out the last two: nothing is compared, but compiles, measurements and refusals are counted. A
+request that needs code which was not recorded is refused by name in the frozen process, and counted. ``--cover`` is
+passed to ``silo exec --record``; without it, the values of :data:`COVERS` are.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 ENGINES = ("vllm", "sglang")
-# Constexprs that an engine computes from a batch, over the batches that it may have.
+# Constexprs that an engine computes from a batch, each with the values that a batch may give it.
 COVERS = {
     "vllm": ["_count_expert_num_tokens.BLOCK_SIZE=1..1024:pow2"],
     "sglang": [
@@ -43,14 +43,14 @@ COVERS = {
         "_denoiser_write_probabilities.ROWS=4..32:4",
     ],
 }
-TOLERANCE = {"rtol": 2e-2, "atol": 2e-2}  # half precision: a sum in another order
-REMOVED = "have been removed"  # in the error of Triton's front end for block pointers, from 3.9 on
+TOLERANCE = {"rtol": 2e-2, "atol": 2e-2}  # half precision: sums may be taken in another order
+REMOVED = "have been removed"  # part of the error that Triton 3.9 and later raise for block pointers
 
 
 def run(
     folder: Path, way: str, phase: str, engine: str, options: argparse.Namespace, *silo: str, cache: str = ""
 ) -> tuple[list[dict[str, Any]], float]:
-    """One process; a row for each function, and a last one for the process."""
+    """Run one process of an engine; return its results (one for each function, one for the process) and its seconds."""
     out = folder / f"{engine}-{way}.json"
     command = [sys.executable, *(["-m", "silo", "exec", *silo] if silo else [])]
     words = ["-m", "bench.engines.served", engine, str(options.checkouts.resolve()), str(out), "--phase", phase]
@@ -80,7 +80,7 @@ def run(
 
 
 def same(left: tuple[str, list[list[float]]], right: tuple[str, list[list[float]]]) -> str:
-    """``equal`` bit for bit, ``close``, or ``other``."""
+    """Return ``equal`` if two results have the same bytes, ``close`` within the tolerance, else ``other``."""
     if left[0] == right[0]:
         return "equal"
     if [len(one) for one in left[1]] != [len(one) for one in right[1]]:
@@ -94,13 +94,13 @@ def same(left: tuple[str, list[list[float]]], right: tuple[str, list[list[float]
 
 
 def quantile(values: list[float], part: float) -> float:
-    """The value that this part of them is not above; NaN of none."""
+    """Return the quantile ``part`` (0 to 1) of the values; NaN for no values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, math.ceil(part * len(ordered)) - 1)] if ordered else math.nan
 
 
 def firsts(values: list[float]) -> dict[str, float]:
-    """First launches of kernels, in their order: the first ten, and those after them."""
+    """Return median and maximum of the first ten values, and of the later ones; values are in launch order."""
     return {
         "first_ten_median": quantile(values[:10], 0.5),
         "first_ten_worst": max(values[:10], default=math.nan),
@@ -110,7 +110,7 @@ def firsts(values: list[float]) -> dict[str, float]:
 
 
 def judged(engine: str, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """All processes of an engine, compared."""
+    """Run all processes of an engine and compare them; return the figures and a row for each function."""
     bundle = folder / f"{engine}.silo"
     on = ("--on", "cpu") if options.on == "cpu" else ()
     covers = [word for one in options.cover or COVERS[engine] for word in ("--cover", one)]
@@ -161,7 +161,7 @@ def judged(engine: str, folder: Path, options: argparse.Namespace) -> dict[str, 
         "triton_ms": {name: quantile(theirs, part) for name, part in (("p50", 0.5), ("p99", 0.99), ("worst", 1.0))},
         "seconds": {"record": warm_s, "frozen": frozen_s, "plain": plain_s, "again": again_s},
     }
-    if options.only_frozen:  # no process of plain Triton's stands behind these
+    if options.only_frozen:  # plain Triton did not run, so these figures do not exist
         for name in ("compiles_plain", "triton_ms"):
             del found[name]
     for row in rows:
@@ -172,7 +172,7 @@ def judged(engine: str, folder: Path, options: argparse.Namespace) -> dict[str, 
 
 
 def report(found: dict[str, Any]) -> None:
-    """A table for an engine."""
+    """Print the results of an engine as a table."""
     print(f"\n{found['engine']}")
     for row in found["rows"]:
         told = row.get("why", "; ".join(row["refusals"]))[:180]

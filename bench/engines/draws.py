@@ -1,4 +1,4 @@
-"""Random arguments of requests: sizes, tensors and views by a seed, of a warm-up or of serving."""
+"""Random arguments for the requests of a warm-up or of serving: sizes, tensors and views, determined by a seed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ import torch
 T = TypeVar("T")
 
 MOST = 256
-WARM_SIZES = (1, 16, 64, MOST)  # what an engine warms up with: sizes that its CUDA graphs are captured for, the largest
+# batch sizes of a warm-up: those that an engine captures CUDA graphs for, and the largest
+WARM_SIZES = (1, 16, 64, MOST)
 DEVICE = "cuda"
 
 
 class Draws:
-    """One request's random choices. ``warm``: the place among the requests of a warm-up; None: a request."""
+    """The random choices of one request.
+
+    ``warm`` is the number of a warm-up request, or None for a request while serving.
+    """
 
     def __init__(self, name: str, number: int, *, warm: bool, most: int = MOST) -> None:
         self.random = random.Random(f"{name} {number} {warm}")
@@ -26,7 +30,10 @@ class Draws:
         self._generator = torch.Generator().manual_seed(self.random.getrandbits(40))
 
     def option(self, *values: T) -> T:
-        """A choice that a deployment makes (a dtype, a flag): the warm-up meets each with each other."""
+        """Return one of the values that a deployment chooses from (dtypes, flags).
+
+        The warm-up meets every combination of them.
+        """
         self.combinations *= len(values)
         if self.warm is None:
             return self.random.choice(values)
@@ -35,14 +42,14 @@ class Draws:
         return chosen
 
     def batch(self, most: int | None = None) -> int:
-        """How many rows or sequences a request has: 1 to ``most``; small ones are frequent."""
+        """Return the number of rows or sequences of a request: 1 to ``most``, small numbers more often."""
         most = min(most or self.most, self.most)
         if self.warm is not None:
             return min(WARM_SIZES[self.warm % len(WARM_SIZES)], most)
         return min(most, 1 + int(most * self.random.random() ** 2))
 
     def length(self, most: int = 200) -> int:
-        """Tokens of one sequence, any number; the warm-up's are multiples of 16."""
+        """Return the number of tokens of one sequence: any number up to ``most``, or in a warm-up a multiple of 16."""
         return (
             16 * self.random.randint(1, max(1, most // 16)) if self.warm is not None else self.random.randint(1, most)
         )
@@ -54,7 +61,7 @@ class Draws:
         return self.option(torch.float16, torch.bfloat16)
 
     def _placed(self, made: torch.Tensor) -> torch.Tensor:
-        """The same values on the device; in requests sometimes at an address that 16 does not divide."""
+        """Return the tensor on the device; while serving, sometimes at an address that is not a multiple of 16."""
         if self.warm is not None or self.random.random() < 0.6 or made.numel() == 0:
             return made.to(DEVICE)
         moved = torch.zeros(made.numel() + 1, dtype=made.dtype, device=DEVICE)[1:].view(made.shape)
@@ -76,9 +83,9 @@ class Draws:
         return self._placed(torch.tensor(values, dtype=dtype))
 
     def permutation(self, count: int, taken: int | None = None, dtype: torch.dtype = torch.int32) -> torch.Tensor:
-        """``taken`` different numbers below ``count``."""
+        """Return ``taken`` different integers below ``count`` (all of them by default) in random order."""
         return self._placed(torch.randperm(count, generator=self._generator)[:taken].to(dtype))
 
     def starts(self, lengths: list[int], dtype: torch.dtype = torch.int32) -> torch.Tensor:
-        """Where each of the sequences begins, and where the last one ends."""
+        """Return the index at which each packed sequence begins, followed by the index at which the last one ends."""
         return self.tensor([sum(lengths[:at]) for at in range(len(lengths) + 1)], dtype)

@@ -1,8 +1,8 @@
-"""One process of the harness: calls an engine's functions, and counts what Triton compiles and measures meanwhile.
+"""One process of the benchmark: calls an engine's functions, and counts Triton's compiles and measurements.
 
     silo exec --on cpu ... -m bench.engines.served ENGINE CHECKOUTS OUT --phase warm|serve --requests N [WORD...]
 
-Writes a line of JSON to OUT for each function, and a last one for the process.
+Writes a line of JSON to OUT for each function, and a last line for the process.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from bench.engines.table import CALLS, Call
 from silo.errors import SiloError
 from silo.kinds.triton.programs.program_kernels import TABLE, ProgramKernel
 
-SAMPLES = 64  # elements of each tensor of a result that are kept for a comparison
+SAMPLES = 64  # elements of each result tensor that are kept for a comparison with a tolerance
 
 
 def labelled(kernel: ProgramKernel) -> str:
-    """A kernel by its name and its place: engines have several of one name."""
+    """Return a kernel's name with its file, because an engine has several kernels of one name."""
     return f"{kernel.name} ({Path(kernel.location).name})"
 
 
 class Counts:
-    """Counts compiles by Triton's listener, its hook and its stages, and measurements by its tuners."""
+    """Counts compiles (by Triton's listener, by its hook and by its stages) and measurements by Triton's tuners."""
 
     def __init__(self) -> None:
         self.listened = self.hooked = self.staged = self.measured = 0
-        # From a kernel's first call to code that is loaded: ms by the clock, and of the processor.
+        # For each kernel, the wall and CPU milliseconds from its first call until its code is loaded.
         self.first: dict[str, tuple[float, float]] = {}
         backend, bench, miss = compiler.make_backend, Autotuner._bench, ProgramKernel.on_miss
 
@@ -62,7 +62,7 @@ class Counts:
 
         def on_miss(kernel: ProgramKernel, *args: Any) -> Any:
             begun, worked = time.perf_counter(), time.thread_time()
-            served = miss(kernel, *args)  # a request that is refused is no launch
+            served = miss(kernel, *args)  # raises if the request is refused, so that only launches are counted
             taken = (time.perf_counter() - begun, time.thread_time() - worked)
             self.first.setdefault(labelled(kernel), (taken[0] * 1e3, taken[1] * 1e3))
             return served
@@ -85,7 +85,7 @@ class Counts:
 
 
 def limit_configs(most: int) -> None:
-    """Leave the first ``most`` configs to each tuner that is made from now on."""
+    """From now on, give each new tuner only its first ``most`` configs."""
     make = Autotuner.__init__
 
     def limited(tuner: Any, function: Any, names: Any, configs: Any, *args: Any, **kwargs: Any) -> None:
@@ -95,7 +95,7 @@ def limit_configs(most: int) -> None:
 
 
 def tensors_of(value: Any) -> Iterator[torch.Tensor]:
-    """Every tensor of a result or of arguments, in their order."""
+    """Yield every tensor of a result or of arguments, in order."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, list | tuple):
@@ -107,7 +107,7 @@ def tensors_of(value: Any) -> Iterator[torch.Tensor]:
 
 
 def described(tensors: list[torch.Tensor]) -> tuple[str, list[list[float]]]:
-    """A hash over all bytes, and some elements of each tensor as numbers."""
+    """Return a SHA-256 of the bytes of all tensors, and about ``SAMPLES`` elements of each tensor as floats."""
     digest, samples = hashlib.sha256(), []
     for one in tensors:
         flat = one.detach().cpu().contiguous().reshape(-1)
@@ -125,7 +125,7 @@ def arguments_of(call: Call, number: int, *, warm: bool) -> tuple[list[Any], dic
 
 
 def run(call: Call, options: argparse.Namespace, counts: Counts) -> dict[str, Any]:
-    """Call one function; what came of it."""
+    """Call one function with all its requests; return its times, refusals, results, counts and any error."""
     found: dict[str, Any] = {"name": call.name, "ms": [], "refused": [], "results": [], "error": None}
     before = counts.to_json()
     try:
@@ -154,13 +154,13 @@ def run(call: Call, options: argparse.Namespace, counts: Counts) -> dict[str, An
 
 
 def device_memory(size: int, alignment: int, stream: int | None) -> torch.Tensor:
-    """Scratch memory for kernels with device descriptors, aligned as torch aligns it."""
+    """Allocate scratch memory for kernels that make tensor descriptors on the device; its alignment is torch's."""
     del alignment, stream
     return torch.empty(size, dtype=torch.int8, device=DEVICE)
 
 
 def chosen_calls(options: argparse.Namespace) -> list[Call]:
-    """The functions with one of the words in their name and none of ``--skip``: every N-th, from the K-th on."""
+    """Return the functions whose names contain one of the words and none of ``--skip``; ``--part`` keeps every N-th."""
     chosen = [
         call
         for call in CALLS
@@ -186,8 +186,8 @@ def main() -> None:
     if options.configs is not None:
         limit_configs(options.configs)
     torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True, warn_only=True)  # memory that is not initialized is NaN
-    triton.set_allocator(device_memory)  # engines do this at their start
+    torch.use_deterministic_algorithms(True, warn_only=True)  # fills uninitialized memory with NaN
+    triton.set_allocator(device_memory)  # as engines do when they start
     stubs.install(options.engine, options.checkouts)
     importlib.import_module(f"bench.engines.{options.engine}_calls")
     TABLE.keep()

@@ -1,4 +1,4 @@
-"""Functions of SGLang that launch Triton kernels, with arguments as a server brings them."""
+"""Functions of SGLang that launch Triton kernels, with arguments like those of a server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FLA = f"{OPS}.attention.fla"
 
 
 def _slots(d: Draws, lengths: list[int], spare: int = 8) -> tuple[torch.Tensor, torch.Tensor, int]:
-    """Where each sequence's tokens lie in a cache: starts, slots, and how many slots there are."""
+    """Return where sequences lie in a cache: starts of the sequences, slots of the tokens, number of slots."""
     total = sum(lengths)
     return d.starts(lengths), d.permutation(total + spare, total, dtype=torch.int64), total + spare
 
@@ -353,7 +353,7 @@ call(f"{ATTENTION}.linear.lightning_attn", "linear_decode_forward_triton")(light
 @call(f"{OPS}.mamba.causal_conv1d_triton", "causal_conv1d_fn")
 def _(d: Draws) -> Named:
     lengths, n, width, dtype = d.lengths(d.batch(8), 100), 160, 4, d.dtype()
-    lines = 300  # a server's pool of states has one size, which is a constexpr of the kernel
+    lines = 300  # fixed, because the size of a server's state pool is a constexpr of the kernel
     return {
         "x": d.normal(sum(lengths), n, dtype=dtype).t(),
         "weight": d.normal(n, width, dtype=dtype),

@@ -1,4 +1,4 @@
-"""What several functions take: sequences, chunks of them, pages of a cache, tokens by experts, linear attention."""
+"""Arguments that several functions share: sequences, chunks, pages of a cache, tokens by experts, linear attention."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Named = dict[str, Any]
 
 @dataclass(frozen=True)
 class Routing:
-    """Tokens by the experts that they go to, each expert's padded to whole blocks, as ``moe_align_block_size`` does."""
+    """Tokens grouped by expert, each group padded to whole blocks, as ``moe_align_block_size`` does."""
 
     topk_ids: torch.Tensor
     topk_weights: torch.Tensor
@@ -24,7 +24,7 @@ class Routing:
 
 
 def routed(d: Draws, tokens: int, experts: int, top_k: int, block: int) -> Routing:
-    """A random routing of tokens."""
+    """Return a random assignment of tokens to experts."""
     ids = d.uniform(tokens, experts).topk(top_k).indices.to(torch.int32)
     flat = ids.reshape(-1)
     placed: list[int] = []
@@ -39,7 +39,7 @@ def routed(d: Draws, tokens: int, experts: int, top_k: int, block: int) -> Routi
 
 @dataclass(frozen=True)
 class Paged:
-    """Sequences whose keys and values lie in pages: ``table`` has the pages of each."""
+    """Sequences whose keys and values lie in pages of a cache: ``table`` lists the pages of each sequence."""
 
     lengths: list[int]
     table: torch.Tensor
@@ -47,7 +47,7 @@ class Paged:
 
 
 def paged(d: Draws, count: int, page: int, longest: int, lengths: list[int] | None = None) -> Paged:
-    """Random lengths, and different pages for each sequence."""
+    """Return sequences of random lengths (or ``lengths``), each with pages of its own."""
     lengths = d.lengths(count, longest) if lengths is None else lengths
     width = -(-longest // page) + 1
     pages = count * width + 1
@@ -55,7 +55,11 @@ def paged(d: Draws, count: int, page: int, longest: int, lengths: list[int] | No
 
 
 def chunked(lengths: list[int], size: int) -> tuple[list[int], list[int], list[int]]:
-    """Chunks of packed sequences: where each ends (from 0 on), each sequence's last one, each chunk's sequence."""
+    """Cut packed sequences into chunks of ``size`` tokens.
+
+    Returns the ends of the chunks (after a first 0), the number of each sequence's last chunk, and each chunk's
+    sequence.
+    """
     ends, last, owners = [0], [], []
     for number, length in enumerate(lengths):
         for begin in range(0, length, size):
@@ -69,7 +73,7 @@ def chunked(lengths: list[int], size: int) -> tuple[list[int], list[int], list[i
 
 
 def delta(d: Draws, most: int) -> Named:
-    """Packed sequences, ``most`` at most, of a delta rule with two heads of 64."""
+    """Return arguments of a delta rule: at most ``most`` packed sequences, two heads of size 64."""
     lengths, h, k, v, dtype = d.lengths(d.batch(most), 150), 2, 64, 64, d.dtype()
     t = sum(lengths)
     unit = torch.nn.functional.normalize
@@ -83,7 +87,7 @@ def delta(d: Draws, most: int) -> Named:
 
 
 def packed_decode(d: Draws, spare: int) -> Named:
-    """One token of each sequence, queries, keys and values in one row. The first ``spare`` states are not used."""
+    """Return one token of each sequence, with q, k and v in one row; the first ``spare`` states are unused."""
     b, h, hv, k, v, dtype = d.batch(), 2, 4, 64, 64, d.dtype()
     return {
         "mixed_qkv": d.normal(b, 2 * h * k + hv * v, dtype=dtype),
@@ -100,7 +104,7 @@ def packed_decode(d: Draws, spare: int) -> Named:
 
 
 def sigmoid_gates(d: Draws) -> Named:
-    """One token of each sequence, and the gates of a delta rule."""
+    """Return one token of each sequence, and the gates of a delta rule."""
     b, h, hv, k, v, dtype = d.batch(), 2, 4, 64, 64, d.dtype()
     return {
         "A_log": d.normal(hv),
@@ -116,7 +120,7 @@ def sigmoid_gates(d: Draws) -> Named:
 
 
 def gated_norm(d: Draws) -> Named:
-    """Rows, and a gate of each."""
+    """Return rows, and a gate for each of them."""
     t, n, dtype = d.batch(), d.option(128, 1024), d.dtype()
     return {
         "x": d.normal(t, n, dtype=dtype),
@@ -128,7 +132,7 @@ def gated_norm(d: Draws) -> Named:
 
 
 def lightning_decode(d: Draws) -> Named:
-    """One token of each sequence, and a state of each."""
+    """Return one token of each sequence, and a state for each sequence."""
     b, h, s, dtype = d.batch(64), 4, 64, d.dtype()
     return {
         "q": d.normal(b, h, 1, s, dtype=dtype),

@@ -1,8 +1,8 @@
-"""Imports of an engine's modules from a checkout, without the engine's C extensions and without what they load.
+"""Imports an engine's modules from a checkout without the engine's C extensions and without the packages they need.
 
-A module of the engine is run as it is if it has Triton kernels or is among :data:`PLAIN`. Every other module of the
-engine, and each package of :data:`ABSENT`, is an :class:`Absent`: false, empty, and itself whatever is asked of it.
-Packages are folders alone: their ``__init__`` is not run.
+A module of the engine is run if it contains Triton kernels or is listed in :data:`PLAIN`. Every other module of the
+engine, and each package of :data:`ABSENT`, is an :class:`AbsentModule`, whose members are :class:`Absent` objects.
+Packages are only folders: their ``__init__`` is not run.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ PLAIN = (
 
 
 class Absent:
-    """What is not there: false, without members of its own, and a decorator that changes nothing."""
+    """A stand-in for anything that is not imported: it is false and empty, and as a decorator it changes nothing.
+
+    Its attributes, items and call results are Absent objects again.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -88,7 +91,7 @@ class Absent:
 
 
 class Capability(NamedTuple):
-    """A compute capability as vLLM's platforms give it."""
+    """A compute capability, in the form that vLLM's platforms return."""
 
     major: int
     minor: int
@@ -98,7 +101,7 @@ class Capability(NamedTuple):
 
 
 class Platform(Absent):
-    """The platform that an engine asks: an NVIDIA GPU of compute capability 8.0. What it does not know is not there."""
+    """The platform that an engine queries: an NVIDIA GPU of compute capability 8.0. Unknown methods return False."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -126,7 +129,7 @@ class Platform(Absent):
 
 
 class AbsentModule(types.ModuleType):
-    """A module with nothing but what :func:`given_members` has for it."""
+    """A module that is not run; it has the members that :func:`given_members` returns, and stand-ins for all others."""
 
     def __getattr__(self, name: str) -> Any:
         given = given_members(self.__name__)
@@ -137,12 +140,12 @@ class AbsentModule(types.ModuleType):
         if name.startswith(("is_", "has_", "use_", "supports_")):
             return lambda *_, **__: False
         if self.__name__.endswith(".envs"):
-            return False  # switches, of which some become constexprs
+            return False  # a switch; some switches become constexprs, so they must be real values
         return Absent(f"{self.__name__}.{name}")
 
 
 def on_device(data: Any, device: Any = None, dtype: Any = None, out: Any = None) -> Any:
-    """A tensor of numbers of the host."""
+    """Return host data as a tensor on the device, or copy it into ``out``."""
     import torch
 
     made = torch.as_tensor(data, dtype=dtype).to(device or "cuda")
@@ -150,7 +153,7 @@ def on_device(data: Any, device: Any = None, dtype: Any = None, out: Any = None)
 
 
 def register_op(*args: Any, **kwargs: Any) -> Any:
-    """A custom operation is the Python function itself, where the engine calls it by torch's name too."""
+    """Register the Python function itself as ``torch.ops.vllm.NAME``, because the engine also calls it by that name."""
     import torch
 
     function = kwargs.get("op_func", args[1] if len(args) > 1 else None)
@@ -161,7 +164,7 @@ def register_op(*args: Any, **kwargs: Any) -> Any:
 
 
 def given_members(name: str) -> dict[str, Any]:
-    """What a module that is not run has to give: kernels are decorated with, or choose by, these."""
+    """Return the members of a module that is not run: objects that decorate kernels or decide between kernels."""
     import torch
     import triton
     import triton.language as tl
@@ -211,7 +214,7 @@ def given_members(name: str) -> dict[str, Any]:
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the modules of one engine in a checkout, and stands in for what is absent."""
+    """Finds the modules of one engine in a checkout, and replaces those that are not run."""
 
     def __init__(self, engine: str, root: Path) -> None:
         self.engine = engine
@@ -240,11 +243,11 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return AbsentModule(spec.name)
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """Nothing is run."""
+        """Do nothing: a replaced module has no code to run."""
 
 
 def install(engine: str, checkouts: Path) -> None:
-    """Import an engine's modules from ``checkouts/ENGINE/ENGINE`` from now on."""
+    """From now on, import an engine's modules from ``checkouts/ENGINE/ENGINE``."""
     if not (checkouts / engine / engine).is_dir():
         raise SystemExit(f"{checkouts / engine} is no checkout of {engine}: it has no folder {engine}")
     sys.meta_path.insert(0, Finder(engine, checkouts / engine))

@@ -1,4 +1,4 @@
-"""The table of calls: a function of an engine by module and name, and what makes its arguments."""
+"""The table of calls: functions of an engine by module and name, each with a function that makes its arguments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Arguments = tuple[list[Any], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Call:
-    """One function of an engine. ``most``: the largest batch. ``close``: results are compared with a tolerance."""
+    """One function of an engine; ``make`` returns its arguments, and ``most`` is the largest batch."""
 
     module: str
     function: str
@@ -29,7 +29,10 @@ CALLS: list[Call] = []
 
 
 def call(module: str, function: str, most: int = 256) -> Callable[[Callable[[Draws], Any]], Callable[[Draws], Any]]:
-    """Enter a function of an engine. The decorated function makes its arguments by name, or by place and by name."""
+    """Decorate a function that makes arguments for an engine's function: adds the engine's function to :data:`CALLS`.
+
+    The decorated function returns named arguments, or a pair of positional and named ones.
+    """
 
     def enter(make: Callable[[Draws], Any]) -> Callable[[Draws], Any]:
         CALLS.append(Call(module, function, make, most))

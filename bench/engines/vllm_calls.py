@@ -1,4 +1,4 @@
-"""Functions of vLLM that launch Triton kernels, with arguments as a server brings them."""
+"""Functions of vLLM that launch Triton kernels, with arguments like those of a server."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a launch costs the host: ``python -m bench.launch``."""
+"""The host's time for a launch: ``python -m bench.launch``."""

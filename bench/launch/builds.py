@@ -1,11 +1,12 @@
-"""What a launch costs the host in two builds of Silo, side by side over the stub driver.
+"""The host's time for a launch in two builds of Silo, side by side over the stub driver.
 
     python -m bench.launch.builds OTHER [--cases 5+3 ...] [--rows silo ...] [--json FILE]
 
-OTHER is the folder of another checkout with its extension built in place; it is compared with this one. Both run in a
-process each, which take turns: a round is a few bursts of one, then of the other, and counts the fastest of each. The
-figure is the median of the rounds' differences with its 95 % bootstrap interval. Where a process puts its memory moves
-it by some nanoseconds, so there are several pairs of processes, one after the other.
+OTHER is the folder of another checkout whose extension is built in place; this checkout is compared with it. Each build
+runs in a process of its own, and the processes take turns: a round is a few bursts of one, then of the other, and
+counts the fastest burst of each. The figure is the median of the rounds' differences with its 95 % bootstrap interval.
+The place of a process's memory changes a launch by some nanoseconds, so several pairs of processes are measured in
+sequence.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ SKIPPED_BURSTS = 5
 
 
 class Server:
-    """A process of one build: prepares a call when asked to, and runs bursts of it."""
+    """A process of one build that prepares a launch on request, and runs bursts of it."""
 
     def __init__(self, checkout: Path, folder: Path, driver: Path) -> None:
         from silo.settings import child_environment
@@ -46,13 +47,14 @@ class Server:
         environment["PYTHONPATH"] = ":".join(path for path in paths if path)
         environment.update(stub.environment(driver))
         command = [sys.executable, "-m", "bench.launch.builds", "--serve", str(folder)]
-        # One file system for all: what Python finds in the working directory would go before PYTHONPATH.
+        # It runs in an empty folder, because Python would prefer modules of the working directory to those of
+        # PYTHONPATH.
         self._process = subprocess.Popen(
             command, env=environment, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
     def ask(self, **question: object) -> Any:
-        """The answer to one question."""
+        """Send one question and return the answer."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(question) + "\n")
@@ -63,12 +65,12 @@ class Server:
         return json.loads(answer)
 
     def close(self) -> None:
-        """Let it end."""
+        """Close the process's input, and wait for its end."""
         self._process.communicate(timeout=60)
 
 
 def serve(folder: Path, questions: IO[str], answers: IO[str]) -> None:
-    """Answer until there are no more questions."""
+    """Answer questions until there are no more: prepare a case and row, or run bursts."""
     from bench.launch import silo_kernels
 
     device = stub.Device(folder)
@@ -96,7 +98,7 @@ def serve(folder: Path, questions: IO[str], answers: IO[str]) -> None:
 def measure(
     servers: Sequence[Server], case: str, row: str, *, rounds: int, bursts: int, launches: int
 ) -> Iterator[tuple[float, float]]:
-    """Nanoseconds a launch in each build, round by round, who begins in turn."""
+    """Yield the nanoseconds of a launch in each build, for each round; the builds alternate in beginning a round."""
     for server in servers:
         server.ask(case=case, row=row)
         server.ask(bursts=SKIPPED_BURSTS, launches=launches)
@@ -124,7 +126,7 @@ def main() -> int:
     if options.serve is not None:
         serve(options.serve, sys.stdin, sys.stdout)
         sys.stdout.flush()
-        os._exit(0)  # Triton's own teardown is not measured, and has much to say
+        os._exit(0)  # skips Triton's teardown, which is not measured and prints a lot
     if options.other is None:
         parser.error("the folder of another checkout is needed")
     try:

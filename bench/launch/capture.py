@@ -1,4 +1,4 @@
-"""Proof of what a call launches: it is captured into a CUDA graph, and the graph's nodes are read by the driver API."""
+"""Finds out what a call launches: captures it into a CUDA graph, and reads the graph's nodes by the driver API."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KERNEL_NODE = 0  # CU_GRAPH_NODE_TYPE_KERNEL
 
 
 class CaptureError(RuntimeError):
-    """The work could not be captured."""
+    """Raised if the work could not be captured."""
 
 
 class _KernelNode(ctypes.Structure):
@@ -31,17 +31,17 @@ class _KernelNode(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Launched:
-    """One kernel of a graph."""
+    """The grid and block of one kernel of a graph."""
 
     grid: tuple[int, ...]
     block: tuple[int, ...]
 
 
 def captured(stream: int, work: Callable[[], object], library: str = "libcuda.so.1") -> list[Launched]:
-    """The kernels that ``work`` launches on a stream (not the default one); nothing of it runs.
+    """Return the kernels that ``work`` launches on a stream (not the default one), without running them.
 
     Raises:
-        CaptureError: the driver refused, or something else than kernels was captured.
+        CaptureError: the driver refused, or something other than kernels was captured.
     """
     driver = ctypes.CDLL(library)
     graph = ctypes.c_void_p()

@@ -1,4 +1,4 @@
-"""What launches are measured with: kernels that do nothing, by the number and kind of their arguments."""
+"""The cases of the launch benchmark: kernels that do nothing, with various numbers and kinds of arguments."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 GRID = (7, 1, 1)
-THREADS = 128  # per block: Triton's default of 4 warps
+THREADS = 128  # threads of a block: Triton's default of 4 warps
 BLOCK = 1024
 ELEMENTS = 1024
-# No 0 and no 1 (Triton folds 1 into the code), some multiples of 16, the first with cdiv(n, BLOCK) == GRID[0].
+# No value is 0 or 1 (Triton makes a 1 a constant), some are multiples of 16; cdiv(first, BLOCK) == GRID[0].
 INTEGERS = (7168, 17, 33, 128, 7, 2, 99, 4096)
 CONSTEXPRS = (64, 32, 128, 16, 8, 256, 2, 4)
 
 
 @dataclass(frozen=True)
 class Case:
-    """One kernel and the form of its call; ``key`` names it in tables and bars."""
+    """One kernel and the form of its call; ``key`` is its name in tables and bars."""
 
     key: str
     kernel: str
     pointers: int = 0
     integers: int = 0
     constexprs: int = 0
-    keyword: bool = False  # constexprs are given by keyword
+    keyword: bool = False  # whether the call passes constexprs by keyword
 
     @property
     def pointer_names(self) -> list[str]:
@@ -42,15 +42,15 @@ class Case:
         return [f"C{index}" for index in range(self.constexprs)]
 
     def integer_values(self) -> dict[str, int]:
-        """The integer arguments by name."""
+        """Return the integer arguments by name."""
         return {name: INTEGERS[index % len(INTEGERS)] for index, name in enumerate(self.integer_names)}
 
     def constexpr_values(self) -> dict[str, int]:
-        """The constexprs by name."""
+        """Return the constexprs by name."""
         return {name: CONSTEXPRS[index % len(CONSTEXPRS)] for index, name in enumerate(self.constexpr_names)}
 
     def call_text(self, *, constexprs: bool = True) -> str:
-        """The arguments as they are written in a call.
+        """Return the text of the arguments in a call.
 
         >>> Case("", "", 1, 1, 1, keyword=True).call_text()
         'p0, n0, C0=C0'
@@ -73,9 +73,10 @@ CASES = (
 
 @dataclass(frozen=True)
 class Call:
-    """One way to launch: a statement, and the objects its names stand for.
+    """One way to launch: a Python statement, and the objects that its names stand for.
 
-    ``around`` is what has to hold while it is measured, and for no other row: its calls before the measured ones too.
+    ``around``, if given, is entered around each burst of this row alone, which then begins with some calls that do not
+    count.
     """
 
     statement: str
@@ -84,7 +85,7 @@ class Call:
 
 
 def select(keys: Sequence[str], known: Sequence[str], what: str) -> list[str]:
-    """The known names that were asked for (all where none was), in their own order; ``ValueError`` for others."""
+    """Return the chosen names (all if ``keys`` is empty) in the order of ``known``. ValueError for an unknown name."""
     strange = [key for key in keys if key not in known]
     if strange:
         raise ValueError(f"no {what} {', '.join(map(repr, strange))}; there are {', '.join(map(repr, known))}")

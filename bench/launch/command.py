@@ -1,12 +1,12 @@
-"""What a launch costs the host, beside the driver's own floor and beside what others take.
+"""The host's time for a launch, beside the driver's own time and beside other launchers.
 
     python -m bench.launch [--json FILE] [--stub] [--cases 5+3 ...] [--rows silo triton-jit ...] [--quick]
 
-Bursts of asynchronous launches of a kernel that does nothing. Every round measures each row once, right after a burst
-of a C loop over cuLaunchKernelEx (the floor) with the same kernel and arguments; a row's figure is the median of these
-paired differences with a bootstrap interval, in wall time and in CPU time of the thread. With --stub (any machine) the
-driver returns at once and the figure is the minimum over bursts. A peer that fails or crashes is a line with its
-reason.
+It measures bursts of asynchronous launches of a kernel that does nothing. Every round measures each row once, right
+after a burst of the floor: a C loop over cuLaunchKernelEx with the same kernel and arguments. A row's figure is the
+median of these paired differences with a bootstrap interval, in wall time and in CPU time of the thread. With --stub
+(any machine) the driver returns at once, and the figure is the minimum over bursts. If a launcher fails or crashes, its
+line has the reason.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ from silo.settings import child_environment  # noqa: E402
 def run_cases(
     folder: Path, keys: Sequence[str], arguments: Sequence[str], environment: dict[str, str], *, limit_s: float
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Measure cases in child processes, going on without what crashes one. Finished cases, and what went wrong."""
+    """Measure cases in child processes; if a row crashes a process, go on without the row.
+
+    Returns the finished cases, and a line about each problem.
+    """
     output, now = folder / "cases.jsonl", folder / "now"
     deadline = time.monotonic() + limit_s
     skip: list[str] = []
@@ -70,19 +73,19 @@ def run_cases(
 
 
 def known_rows() -> list[str]:
-    """The names of all rows."""
+    """Return the names of all rows."""
     return [row.name for row in (*all_rows(stub=False, fork=False), triton_own.FORK_ROW)]
 
 
 def finished(output: Path) -> list[dict[str, Any]]:
-    """The cases that were measured to the end."""
+    """Return the cases that were measured to the end."""
     if not output.exists():
         return []
     return [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
 
 
 def add_fork(cases: list[dict[str, Any]], measured: Sequence[dict[str, Any]], reason: str) -> None:
-    """Put the fork's row, measured in a process of its own beside a floor of its own, with the others."""
+    """Add the row of Triton's fork to the cases; it was measured in another process, beside a floor of its own."""
     by_case = {one["case"]: one["rows"].get(triton_own.FORK_ROW.name) for one in measured}
     for case in cases:
         absent = {"label": triton_own.FORK_ROW.label, "status": "absent", "reason": reason}
@@ -116,7 +119,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="silo-launch-") as text:
         folder = Path(text)
         environment = child_environment(SILO_HOME=str(folder / "home"), SILO_TUNE="off")
-        # Beside, not instead of: a folder that the caller put there may hold Silo's requirements.
+        # The caller's PYTHONPATH is kept, because one of its folders may hold Silo's requirements.
         paths = [str(ROOT / "src"), str(ROOT), environment.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = ":".join(path for path in paths if path)
         if options.stub:

@@ -1,7 +1,7 @@
-"""What a launch on the CPU costs: nanoseconds for a kernel that does nothing, minimum over bursts.
+"""The time of a launch on the CPU: nanoseconds for a kernel that does nothing, as the minimum over bursts.
 
 Run with ``python -m bench.launch.cpu``; ``--json FILE`` also writes the numbers. The minimum over bursts of about a
-millisecond is what repeats on a shared machine; means do not.
+millisecond is repeatable on a shared machine; means are not.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ int32_t nop(void *const *params, const uint32_t grid[3], uint64_t begin, uint64_
 
 
 def load_nop() -> native.LoadedKernel:
-    """A kernel that does nothing, compiled here."""
+    """Compile and return a kernel that does nothing."""
     compiler = shutil.which("cc") or "gcc"
     with tempfile.TemporaryDirectory() as folder:
         source, output = Path(folder, "nop.c"), Path(folder, "nop.so")
@@ -42,7 +42,7 @@ def load_nop() -> native.LoadedKernel:
 
 
 def minimum_ns(call: Callable[[], object], bursts: int, number: int) -> float:
-    """Nanoseconds per call, the loop's own cost taken off."""
+    """Return the nanoseconds of a call, without the time of the loop itself."""
     best = empty = float("inf")
     for _ in range(bursts):
         begin = time.perf_counter_ns()
@@ -58,7 +58,7 @@ def minimum_ns(call: Callable[[], object], bursts: int, number: int) -> float:
 
 def arrays(library: str, count: int) -> list[object]:
     if library == "torch":
-        import torch  # only where its arrays are measured
+        import torch  # imported only if torch's arrays are measured
 
         return [torch.empty(1024) for _ in range(count)]
     if library == "numpy":
@@ -73,7 +73,7 @@ def launch(launcher: native.Launcher, grid: tuple[int], arguments: tuple[object,
 
 
 def measure(bursts: int) -> dict[str, dict[str, float]]:
-    """Rows by name; columns by argument count."""
+    """Return the nanoseconds of a launch, by row and by the kernel's arguments."""
     loaded = load_nop()
     table: dict[str, dict[str, float]] = {}
     shapes = {"1 array": (1, 0), "5 arrays + 3 ints": (5, 3), "12 arrays + 8 ints": (12, 8)}

@@ -1,9 +1,10 @@
-"""What the flight recorder costs a launch: bursts with it off, on, and with copies of integer arrays, in turns.
+"""The time that the flight recorder adds to a launch: bursts with it off, on, and with copies of arrays.
 
     python -m bench.launch.flight [--stub] [--json FILE] [--rounds 400]
 
-Five pointers and three integers (torch tensors). The figure of a way is the median of paired differences of bursts
-next to each other, with the minimum over bursts beside it. With --stub (any machine) the driver returns at once.
+The kernel has five pointers and three integers (torch tensors). Bursts with the recorder off and on take turns; the
+figure is the median of the differences of neighbouring bursts, with the minimum over bursts beside it. With --stub (any
+machine) the driver returns at once.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ COPY_BURST = 50
 
 
 def measure(folder: Path | None, rounds: int) -> dict[str, Any]:
-    """In the process that launches: nanoseconds a launch of each way."""
+    """Measure in this process; return the nanoseconds of a launch with the recorder off, on, and with copies."""
     import torch
 
     case = next(one for one in CASES if one.key == "5+3")
@@ -85,7 +86,7 @@ def measure(folder: Path | None, rounds: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Run it."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stub", action="store_true")
     parser.add_argument("--json", type=Path)

@@ -1,6 +1,6 @@
 /* The floor of a launch: a C loop over cuLaunchKernelEx with everything made beforehand. Built by
- * floor.py; needs no header of a vendor. Functions return 0 or the driver's error code, -1 where
- * the library has not what is needed. */
+ * floor.py, without headers of a vendor. Functions return 0 or the driver's error code; -1 if the
+ * driver's library lacks a function. */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -30,14 +30,15 @@ static int (*get_function)(void **, void *, const char *);
 static int (*launch)(const struct config *, void *, void **, void **);
 static int (*synchronize)(void);
 
-/* dlsym gives a data pointer; copying its bits is the portable way to a function pointer. */
+/* Finds a function of the driver. dlsym returns a data pointer; its bits are copied, because that
+ * is the portable way to get a function pointer. */
 static int resolve(void *library, const char *name, void *slot) {
     void *symbol = dlsym(library, name);
     memcpy(slot, &symbol, sizeof symbol);
     return symbol != NULL;
 }
 
-/* Open the driver and make the primary context of a device current. Both stay until the process
+/* Opens the driver and makes the primary context of a device current. Both stay until the process
  * ends. */
 int floor_open(const char *path, int index) {
     void *library = dlopen(path, RTLD_NOW);
@@ -59,7 +60,7 @@ int floor_open(const char *path, int index) {
     return code ? code : set_current(context);
 }
 
-/* The function stays loaded until the process ends. */
+/* Loads a kernel, which stays loaded until the process ends. */
 int floor_load(const void *image, const char *entry, void **function) {
     void *module;
     int code = load(&module, image);
@@ -76,8 +77,8 @@ static uint64_t now(clockid_t clock) {
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-/* `launches` launches; out: nanoseconds of wall time and of this thread's CPU time. The values lie
- * in 8-byte slots, as many as the kernel has parameters. */
+/* Makes `launches` launches. Stores in `out` the nanoseconds of wall time and of this thread's CPU
+ * time. `values` has an 8-byte slot for each of the kernel's `count` parameters. */
 int floor_burst(void *function, const uint32_t grid[3], uint32_t threads, uint32_t shared_bytes,
                 void *stream, uint64_t *values, uint32_t count, uint32_t launches,
                 uint64_t out[2]) {

@@ -1,4 +1,4 @@
-"""The floor under every launch: a C loop over ``cuLaunchKernelEx``, built here with the system's C compiler."""
+"""The floor of every launch: a C loop over ``cuLaunchKernelEx``, built here with the system's C compiler."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SOURCE = Path(__file__).with_name("floor.c")
 
 
 class FloorError(RuntimeError):
-    """The driver refused, or there is none."""
+    """Raised if the floor cannot be built, or if the driver is missing or refuses a call."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Floor:
     values: tuple[int, ...]
 
     def burst(self, launches: int) -> tuple[int, int]:
-        """Nanoseconds of wall time and of thread CPU time that ``launches`` launches took."""
+        """Make ``launches`` launches; return the nanoseconds of wall time and of the thread's CPU time."""
         slots = (ctypes.c_uint64 * max(1, len(self.values)))(*self.values)
         out = (ctypes.c_uint64 * 2)()
         code = self.library.floor_burst(
@@ -50,7 +50,7 @@ class Floor:
 
 @cache
 def driver(path: str, folder: Path, device: int = 0) -> ctypes.CDLL:
-    """The built library with the driver at ``path`` open; its build lies in ``folder``."""
+    """Build floor.c in ``folder``, and open the driver at ``path`` in it; return the library."""
     output = folder / "floor.so"
     compiler = next((name for name in ("gcc", "cc", "clang") if shutil.which(name)), None)
     if compiler is None:
@@ -65,7 +65,7 @@ def driver(path: str, folder: Path, device: int = 0) -> ctypes.CDLL:
 
 
 def load(library: ctypes.CDLL, image: bytes, entry: str) -> int:
-    """The handle of a kernel; its module stays loaded."""
+    """Load a kernel and return its handle; its module stays loaded."""
     function = ctypes.c_void_p()
     _check(library.floor_load(image, entry.encode(), ctypes.byref(function)), f"loading {entry}")
     return function.value or 0
@@ -82,7 +82,7 @@ def make(
     stream: int,
     values: Sequence[int],
 ) -> Floor:
-    """Load a kernel. ``values`` has one integer a parameter, hidden ones included."""
+    """Load a kernel and return its floor. ``values`` has one integer for each parameter, hidden parameters included."""
     return Floor(library, load(library, image, entry), grid, threads, shared_bytes, stream, tuple(values))
 
 

@@ -1,6 +1,6 @@
 /* The least that a launch from Python can do: a C function that takes any arguments, reads none of
- * them, asks torch for its current stream, releases the GIL and launches with parameters made
- * beforehand. Built by launch_peers/least.py. */
+ * them, gets torch's current stream, releases the GIL and launches with parameters made beforehand.
+ * Built by peers/least.py. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <dlfcn.h>
@@ -19,14 +19,15 @@ struct config {
 
 enum { MAX_PARAMETERS = 128 };
 
-/* One kernel at a time: `set` fills these. */
+/* State for one kernel at a time; `set` fills it. */
 static int (*driver_launch)(const struct config *, void *, void **, void **);
 static int32_t (*current_stream)(int32_t, void **);
 static void *function, *params[MAX_PARAMETERS];
 static uint64_t zero;
 static uint32_t threads;
 
-/* dlsym gives a data pointer; copying its bits is the portable way to a function pointer. */
+/* Finds a function of a library. dlsym returns a data pointer; its bits are copied, because that is
+ * the portable way to get a function pointer. */
 static int resolve(const char *path, const char *name, void *slot) {
     void *library = dlopen(path, RTLD_NOW);
     void *symbol = library ? dlsym(library, name) : NULL;

@@ -1,4 +1,4 @@
-"""Triton kernels that do nothing; Triton keeps arguments that a kernel does not use."""
+"""Triton kernels that do nothing; Triton keeps parameters that a kernel does not use."""
 
 import triton
 import triton.language as tl

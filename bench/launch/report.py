@@ -1,4 +1,4 @@
-"""From samples of launches to a table, bars and JSON. Pure: what was measured goes in, words and numbers come out."""
+"""Turns samples of launches into a table, bars and JSON. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ JIT = "triton-jit"
 
 @dataclass(frozen=True)
 class Bar:
-    """A limit that a row has to keep; ``limit`` is in nanoseconds, or a ratio.
+    """A limit for one row of a case, in nanoseconds or as a ratio.
 
-    ``measure``: ``over_floor`` (paired median), ``to_jit`` (paired median of ratios), ``minimum`` (over bursts).
+    ``measure`` names the figure: ``over_floor`` (paired median), ``to_jit`` (paired median of ratios), ``minimum``
+    (over bursts).
     """
 
     case: str
@@ -39,7 +40,7 @@ STUB_BARS = (Bar("5+3", "silo-held", "minimum", 250), *(Bar("5+3", row, "minimum
 
 @dataclass(frozen=True)
 class Figures:
-    """What a row came to; nanoseconds a launch. ``to_jit`` is None where Triton's JIT was not measured."""
+    """The figures of one row, in nanoseconds a launch; ``to_jit`` is None if Triton's JIT was not measured."""
 
     rounds: int
     wall: float
@@ -53,7 +54,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A bar and what was measured; ``passed`` is None where there is no figure."""
+    """A bar with the measured value; ``value`` and ``passed`` are None if the figure was not measured."""
 
     bar: Bar
     value: float | None
@@ -61,7 +62,7 @@ class Verdict:
 
 
 def figures(row: Mapping[str, Any], jit: Mapping[str, Any] | None) -> Figures | None:
-    """The figures of a measured row; None for one that has no samples."""
+    """Return the figures of a row, or None if the row has no samples."""
     if row.get("status") != "measured":
         return None
     samples = row["samples"]
@@ -82,7 +83,7 @@ def figures(row: Mapping[str, Any], jit: Mapping[str, Any] | None) -> Figures | 
 
 
 def summarize(cases: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Figures]]:
-    """Figures by case and row, of those that were measured."""
+    """Return the figures of the measured rows, by case and row."""
     found: dict[str, dict[str, Figures]] = {}
     for case in cases:
         rows = case["rows"]
@@ -92,7 +93,7 @@ def summarize(cases: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Figures
 
 
 def judge(summary: Mapping[str, Mapping[str, Figures]], bars: Sequence[Bar]) -> list[Verdict]:
-    """Every bar with its outcome."""
+    """Return a verdict for each bar."""
     verdicts: list[Verdict] = []
     for bar in bars:
         row = summary.get(bar.case, {}).get(bar.row)
@@ -103,7 +104,7 @@ def judge(summary: Mapping[str, Mapping[str, Figures]], bars: Sequence[Bar]) -> 
 
 
 def table(cases: Sequence[Mapping[str, Any]], summary: Mapping[str, Mapping[str, Figures]]) -> list[str]:
-    """Lines of text: microseconds a launch."""
+    """Return the lines of a table with the microseconds of a launch."""
     lines: list[str] = []
     for case in cases:
         rows, known = case["rows"], summary[case["case"]]
@@ -130,7 +131,7 @@ def table(cases: Sequence[Mapping[str, Any]], summary: Mapping[str, Mapping[str,
 
 
 def verdict_lines(verdicts: Sequence[Verdict]) -> list[str]:
-    """One line a bar."""
+    """Return one line of text for each bar."""
     lines = ["", "bars"]
     for one in verdicts:
         bar = one.bar
@@ -145,7 +146,7 @@ def verdict_lines(verdicts: Sequence[Verdict]) -> list[str]:
 def document(
     cases: Sequence[Mapping[str, Any]], summary: Mapping[str, Mapping[str, Figures]], verdicts: Sequence[Verdict]
 ) -> dict[str, Any]:
-    """The part of the JSON that says what was measured: figures, reasons, bars, samples; nanoseconds."""
+    """Return the measured part of the JSON, in nanoseconds: figures, reasons, bars and samples."""
     made: dict[str, Any] = {}
     for case in cases:
         known = summary[case["case"]]

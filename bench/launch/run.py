@@ -1,4 +1,4 @@
-"""Measuring launches, in a process that may crash: ``command.py`` starts it, and again without what crashed it.
+"""Measures launches in a process that may crash; ``command.py`` then starts it again without the row that crashed it.
 
 Each finished case is appended to the output as one JSON line, so a later crash loses none of it.
 """
@@ -26,7 +26,7 @@ from bench.launch.peers import AbsentError, Context, Row, inductor, least, nvidi
 
 WARMUP = 50
 SKIPPED_ROUNDS = 2
-FIRST = 3  # launches that are not measured, where something is switched on for a row alone
+FIRST = 3  # launches before each burst that do not count, for rows with Call.around
 FLOOR = "floor"
 
 Loop = Callable[[int], tuple[int, int]]
@@ -45,7 +45,7 @@ def loop({parameters}):
 
 @dataclass
 class Measured:
-    """A row in the middle of being measured: nanoseconds a launch, one sample a round."""
+    """A row that is being measured: nanoseconds a launch, one sample for each round."""
 
     row: Row
     loop: Loop
@@ -56,7 +56,7 @@ class Measured:
 
 
 def all_rows(*, stub: bool, fork: bool) -> tuple[Row, ...]:
-    """Every row that can be measured in a process of this kind."""
+    """Return every row that can be measured in a process of this kind."""
     if fork:
         return (triton_own.FORK_ROW,)
     rows = (*ours.ROWS, *least.ROWS, *triton_own.ROWS, *inductor.ROWS, *nvidia.ROWS)
@@ -64,7 +64,10 @@ def all_rows(*, stub: bool, fork: bool) -> tuple[Row, ...]:
 
 
 def loop_of(call: Call) -> Loop:
-    """A function that runs the call so many times; what the call names are its globals made local."""
+    """Return a function that makes N calls and returns their wall and CPU nanoseconds.
+
+    The objects that the call names are local variables of the function.
+    """
     parameters = ", ".join(["launches", *(f"{name}={name}" for name in call.names)])
     space: dict[str, Any] = dict(call.names)
     space.update(perf_counter_ns=time.perf_counter_ns, thread_time_ns=time.thread_time_ns)
@@ -92,7 +95,7 @@ def measure(
     failed: Callable[[Row, Exception], None],
     seed: int = 0,
 ) -> None:
-    """Every round measures each row once, right after a burst of the floor of its own, in an order of its own."""
+    """Measure each row once in every round, right after a burst of the floor; each round has a random order."""
     order = list(prepared)
     shuffle = random.Random(seed)
     for number in range(rounds + SKIPPED_ROUNDS):
@@ -115,7 +118,7 @@ def measure(
 
 
 class Run:
-    """One process's work: cases, rows, and where the results go."""
+    """The work of one process: measures the cases and rows of its options, and appends the results to a file."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -127,7 +130,7 @@ class Run:
         self.bundle: Path | None = None
 
     def run(self) -> None:
-        """Measure every case that was asked for."""
+        """Measure every chosen case."""
         rows = [row for row in all_rows(stub=self.options.stub, fork=self.options.fork) if self.wanted(row)]
         if not self.options.fork:
             self.prepare_silo()
@@ -136,7 +139,7 @@ class Run:
                 self.measure_case(case, rows)
 
     def wanted(self, row: Row) -> bool:
-        """Whether a row was asked for; Triton's JIT always is, for ratios."""
+        """Return whether a row was chosen; Triton's JIT always is, because other rows are compared with it."""
         return not self.options.rows or row.name in self.options.rows or row.name == "triton-jit"
 
     def prepare_silo(self) -> None:
@@ -152,7 +155,7 @@ class Run:
         self.bundle = path
 
     def now(self, case: str, what: str) -> None:
-        """Leave word of what comes next, for whoever finds this process dead."""
+        """Write down what is measured next, so that the parent process can read it if this process crashes."""
         (self.folder / "now").write_text(f"{case}|{what}", encoding="utf-8")
 
     def measure_case(self, case: Case, rows: Sequence[Row]) -> None:
@@ -216,7 +219,7 @@ class Run:
             file.write(json.dumps(document) + "\n")
 
     def check(self, loop: Loop, case: Case) -> None:
-        """Warm the row up; each call has to be one launch, as far as the device can tell."""
+        """Warm the row up, and raise an error unless each call made one launch (if the device counts launches)."""
         before = self.device.launches(case)
         self.device.record(on=True)
         loop(WARMUP)
@@ -227,7 +230,7 @@ class Run:
             raise RuntimeError(f"{WARMUP} calls made {seen} launches")
 
     def floor_of(self, context: Context) -> Loop:
-        """The floor: from the bundle's binary where Silo is here, from Triton's otherwise."""
+        """Return the floor: a C loop that launches the binary of the bundle, or Triton's if there is no bundle."""
         library = floor.driver(self.device.library, self.folder, context.device)
         values = context.addresses
         if context.bundle is not None:
@@ -244,7 +247,7 @@ class Run:
             names = [*context.case.pointer_names, *context.case.integer_names, "", ""]
             entry, threads, shared = kernel.name, 32 * metadata.num_warps, metadata.shared
             image = kernel.asm["cubin"]
-        # A pointer fills its slot; of an integer the kernel reads the low half. Hidden parameters are null.
+        # The value of a pointer fills its slot; for an integer the kernel reads the low half. Hidden parameters are 0.
         filled = [values.get(name, 0) for name in names]
         return floor.make(
             library,
@@ -262,7 +265,7 @@ SAMPLES = ("wall", "cpu", "floor_wall", "floor_cpu")
 
 
 class Gpu:
-    """The device at hand, through torch."""
+    """This machine's GPU, used through torch."""
 
     library = "libcuda.so.1"
     how = "asynchronous bursts; the figure is the median of the rounds' paired differences from the floor"
@@ -276,7 +279,7 @@ class Gpu:
         torch.cuda.set_stream(self.stream)
 
     def context(self, case: Case, folder: Path) -> Context:
-        """What peers need for a case."""
+        """Return the case with its tensors on this device."""
         major, minor = self.torch.cuda.get_device_capability()
         tensors = {name: self.torch.zeros(ELEMENTS, device="cuda") for name in case.pointer_names}
         return Context(
@@ -289,21 +292,21 @@ class Gpu:
         )
 
     def launches(self, _case: Case) -> None:
-        """Not known here."""
+        """Return None: a real driver does not count launches."""
 
     def record(self, *, on: bool) -> None:
-        """Nobody records."""
+        """Do nothing: a real driver records no launches."""
 
     def verify(self, row: Row, context: Context) -> str:
-        """What a call of the row launches, from a graph of three calls; ``ok``: three times the one kernel."""
+        """Capture three calls of the row into a graph; return ``ok`` if each launches the kernel once, else a text."""
         stream = self.torch.cuda.Stream()
         try:
             with self.torch.cuda.stream(stream):
                 loop = loop_of(row.prepare(replace(context, stream=stream.cuda_stream)))
-                loop(2)  # what happens at a first call need not be fit for a graph
+                loop(2)  # first calls may do work that a graph cannot capture
                 self.torch.cuda.synchronize()
                 seen = captured(stream.cuda_stream, lambda: loop(3))
-            row.prepare(context)  # some libraries keep the stream they were given last
+            row.prepare(context)  # some libraries keep the last stream, so the row's own is set again
         except Exception as error:  # noqa: BLE001  # what a peer raises is a result
             return f"not known: {type(error).__name__}: {error}"[:300]
         right = seen == [Launched(GRID, (THREADS, 1, 1))] * 3
@@ -327,7 +330,7 @@ def main() -> None:
     parser.add_argument("--stub", action="store_true")
     parser.add_argument("--fork", action="store_true")
     Run(parser.parse_args()).run()
-    # Peers' own teardown is not measured and has been seen to fail.
+    # Skips the teardown of other libraries, which is not measured and sometimes fails.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)

@@ -1,4 +1,4 @@
-"""The kernels of ``nop_kernels`` as Silo kernels, with a grid and one case each, so that they can be bundled too."""
+"""The kernels of ``nop_kernels`` as Silo kernels, with a grid and one case each, so that they can be bundled."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,5 +28,5 @@ def _wrap(case: Case, *, release_gil: bool = True):
 
 nop_0, nop_1, nop_8, nop_20, nop_58 = (_wrap(case) for case in CASES if not case.keyword)
 
-# In a list, so that `silo build` does not meet two kernels of one name.
+# In a list, so that `silo build` does not find two kernels of one name.
 HELD = [{case.kernel: _wrap(case, release_gil=False) for case in CASES if not case.keyword}]

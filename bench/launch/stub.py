@@ -1,7 +1,8 @@
-"""Launches where there is no GPU: everything of Silo as it is, with a driver that returns at once.
+"""Launches without a GPU: all of Silo is real, but the driver returns at once.
 
-torch's CPU tensors stand for GPU tensors: Silo reads them through torch's own C functions, and only the answers about
-the device (CUDA, index 0) come from ``torch_as_gpu.c``. The stub driver is told that their memory is a device's.
+torch's CPU tensors stand for GPU tensors: Silo reads them through torch's own C functions, except that
+``torch_as_gpu.c`` answers for the device (CUDA, index 0). Their memory is registered with the stub driver as a
+device's.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from bench.launch.peers import Context
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "tests" / "native"
-DEVICE_MEMORY = 2  # stub_register's word for it
+DEVICE_MEMORY = 2  # stub_register's number for device memory
 HOW = (
     "stub driver: cuLaunchKernelEx returns at once. torch CPU tensors, read by torch's own C functions; that they are "
     "on a GPU is what the bench says (torch_as_gpu.c). The figure is the minimum over bursts."
@@ -27,7 +28,7 @@ HOW_WITHOUT_TORCH = "stub driver: cuLaunchKernelEx returns at once. silo.Buffer 
 
 
 def build(folder: Path) -> Path:
-    """Build the stub driver."""
+    """Build the stub driver and return its path."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         raise RuntimeError("the stub driver needs a C compiler (gcc or cc)")
@@ -39,25 +40,25 @@ def build(folder: Path) -> Path:
 
 
 def environment(library: Path) -> dict[str, str]:
-    """The variables under which Silo uses the stub driver, and it alone."""
+    """Return the environment variables that make Silo use the stub driver only."""
     return {"SILO_CUDA_LIBRARY": str(library), "SILO_HIP_LIBRARY": "/nonexistent", "STUB_DEVICES": "1"}
 
 
 def _torch_as_gpu(folder: Path) -> None:
-    """From now on Silo takes torch's tensors for GPU tensors."""
+    """From now on, make Silo read torch's CPU tensors as GPU tensors."""
     import torch
 
     from silo.launch import native
 
     home = Path(torch.__file__).parent / "lib"
     output = folder / "torch_as_gpu.so"
-    # Linked against torch, so that looking up a name this library lacks finds torch's.
+    # Linked against torch, so that a function that this library does not define is found in torch.
     link = ["-Wl,--no-as-needed", f"-L{home}", "-ltorch_cpu", f"-Wl,-rpath,{home}"]
     source = Path(__file__).with_name("torch_as_gpu.c")
     command = ["gcc", "-std=gnu11", "-O2", "-shared", "-fPIC", str(source), "-o", str(output), *link, "-ldl"]
     subprocess.run(command, check=True)
     library = ctypes.CDLL(str(output))
-    native.connect_loaded()  # first, for it happens once
+    native.connect_loaded()  # comes first: it would otherwise connect torch's real functions later
     if library.torch_as_gpu_open(str(home / "libtorch_cpu.so").encode()):
         raise RuntimeError(f"torch {torch.__version__}: its C functions do not fit")
     tensor = torch.empty(1)
@@ -68,7 +69,7 @@ def _torch_as_gpu(folder: Path) -> None:
     aoti.alloc_tensor_by_stealing_from_void_ptr(handle)
     if not opened or not native.torch_open_stream(str(output)):
         raise RuntimeError("Silo did not take the replaced functions")
-    if hasattr(native, "probes"):  # a build from before there were any is compared too
+    if hasattr(native, "probes"):  # a compared older build may lack this function
         native.torch_probe(native.probes(torch))
 
 
@@ -90,7 +91,7 @@ class Device:
             _torch_as_gpu(folder)
 
     def context(self, case: Case, folder: Path) -> Context:
-        """What rows need for a case."""
+        """Return the case with its arrays on this device."""
         return Context(case, folder, tensors={name: self._array() for name in case.pointer_names})
 
     def _array(self) -> object:
@@ -104,16 +105,16 @@ class Device:
         return tensor
 
     def launches(self, case: Case) -> int:
-        """How many launches of the case's kernel the driver has seen while it was recording."""
+        """Return the number of launches of the case's kernel that the driver has seen while it recorded."""
         return self.stub.stub_last(case.kernel.encode())[0]
 
     def record(self, *, on: bool) -> None:
-        """A driver that records what it is given is slower."""
+        """Make the driver record launches or not; it is slower while it records."""
         self.stub.stub_record(int(on))
 
     def verify(self, _row: object, _context: Context) -> str:
-        """Each row's launches were counted by the driver when it was warmed up."""
+        """Return "ok": each row's launches were counted by the driver during the warm-up."""
         return "ok"
 
     def synchronize(self) -> None:
-        """Nothing to wait for."""
+        """Do nothing: launches are done when they return."""

@@ -1,6 +1,6 @@
-/* For the stub driver: torch's CPU tensors pass for GPU tensors. Everything is read by torch's own
- * functions; only what they answer about the device is replaced: type CUDA, index 0. The current
- * stream is the null stream, as it is by default. */
+/* Makes torch's CPU tensors look like GPU tensors, for the stub driver. Everything is read by
+ * torch's own functions; only the device is replaced (type CUDA, index 0), and the current stream
+ * is the null stream, torch's default. */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,7 +17,8 @@ static int resolve(void *library, const char *name, void *slot) {
     return symbol != NULL;
 }
 
-/* To be called first; `path` is the torch library in this process. 0 where it fits. */
+/* Must be called first; `path` is the torch library in this process. Returns 0, or -1 if the
+ * library is not loaded or lacks a function. */
 int torch_as_gpu_open(const char *path) {
     void *library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
     return library != NULL && resolve(library, "aoti_torch_get_device_type", &device_type) &&

@@ -1,1 +1,1 @@
-"""What the emulator of Metal kernels takes."""
+"""The times of the emulator that runs Metal kernels on a CPU."""

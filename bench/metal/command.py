@@ -1,10 +1,10 @@
-"""The emulator of Metal kernels: what a thread and a barrier take, a compile, and a sum beside Triton's.
+"""The emulator of Metal kernels: the time of a thread and a barrier, of a compile, and of a sum beside Triton's.
 
     python -m bench.metal [--rounds N] [--json FILE]
 
-Barriers: CPU time of this process over threads and barriers, the least of the rounds. Compiles: CPU time of clang, with
-the header kept compiled. The sum of two arrays of 2^24 elements: wall time beside the same kernel in Triton, launches
-in turns; it needs Triton.
+Barriers: CPU time of this process divided by threads and barriers, the least of all rounds. Compiles: CPU time of
+clang; the compiled header is kept. The sum of two arrays of 2^24 elements: wall time beside the same kernel in Triton,
+with launches in turns; it needs Triton.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TURNS = 200
 
 
 def least(call: Callable[[], object], rounds: int) -> float:
-    """The least CPU time of this process, in seconds."""
+    """Return the least CPU time that a call takes in this process, in seconds, after a first call."""
     call()
     found: list[float] = []
     for _ in range(rounds):
@@ -46,7 +46,7 @@ def least(call: Callable[[], object], rounds: int) -> float:
 
 
 def waits(rounds: int) -> dict[str, float]:
-    """Nanoseconds a thread and turn, by kernel and threads of a group."""
+    """Return the nanoseconds of one thread for one turn of the loop, by kernel and number of threads in a group."""
     found: dict[str, float] = {}
     for name in ("barriers", "sums"):
         for group in (32, 256, 1024):
@@ -57,10 +57,10 @@ def waits(rounds: int) -> dict[str, float]:
 
 
 def compile_seconds(rounds: int) -> list[float]:
-    """CPU seconds of children a compile, each from a store that has only the header."""
+    """Return the CPU seconds of child processes for each compile; only the compiled header is kept."""
     out, found = np.zeros(4 * 32, np.float32), []
     with tempfile.TemporaryDirectory() as home, override(home=home):
-        kernels.waiting("sums", 32)(out, 1)  # makes the header, and starts the worker
+        kernels.waiting("sums", 32)(out, 1)  # compiles the header, and starts the worker
         from silo.emulation.clang import find_clang
         from silo.kinds.metal.compile_job import compile_job
         from silo.kinds.metal.metal_compiler import EmulatorCompiler
@@ -75,7 +75,7 @@ def compile_seconds(rounds: int) -> list[float]:
 
 
 def _job() -> Any:
-    """The job of the kernel with sums of simdgroups."""
+    """Return the compile job of the kernel that sums over simdgroups."""
     from silo.core.config import Config
     from silo.core.specialization import Specialization
     from silo.core.variant import Variant
@@ -88,7 +88,7 @@ def _job() -> Any:
 
 
 def sums(rounds: int) -> tuple[list[float], list[float]]:
-    """Seconds of launches, the emulator's and Triton's, in turns."""
+    """Return the seconds of the emulator's and of Triton's launches, which take turns."""
     n = 1 << 24
     x, y = np.random.default_rng(0).standard_normal((2, n)).astype(np.float32)
     out = np.zeros(n, np.float32)
@@ -107,7 +107,7 @@ def sums(rounds: int) -> tuple[list[float], list[float]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run; 1 where a limit is missed."""
+    """Run the command; return 1 if a limit is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", type=Path)

@@ -1,4 +1,4 @@
-"""The kernels that are measured."""
+"""The Metal kernels that the benchmark measures."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ kernel void add(device const float *x [[buffer(0)]], device const float *y [[buf
 
 
 def waiting(name: str, group: int) -> Any:
-    """A kernel whose threads wait for each other ``n`` times."""
+    """Return a kernel whose threads wait for each other ``n`` times."""
     return silo.metal(TEXT, kernel=name, group_size=group, grid=(4,), effects={"out": "out"})
 
 
 def add(group: int) -> Any:
-    """The sum of two arrays."""
+    """Return a kernel that adds two arrays."""
     return silo.metal(
         TEXT, kernel="add", group_size=group, grid=lambda a: (silo.cdiv(a.n, group),), effects={"out": "out"}
     )
 
 
 def triton_add() -> Any:
-    """The same in Triton, compiled for the CPU. ImportError without Triton."""
+    """Return the Triton kernel that adds two arrays, compiled for the CPU. ImportError without Triton."""
     from bench.metal.triton_kernels import add as made
 
     return made

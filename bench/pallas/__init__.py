@@ -1,1 +1,1 @@
-"""What calls of Pallas kernels cost, beside jax's own ways to call them."""
+"""The cost of calling Pallas kernels by Silo, beside jax's own ways to call them."""

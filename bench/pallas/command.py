@@ -1,20 +1,21 @@
-"""Pallas kernels beside jax itself.
+"""Pallas kernels by Silo beside jax itself.
 
     python -m bench.pallas host [--device cuda|cpu] [--repeats N] [--json FILE]
     python -m bench.pallas matmul [--size N] [--repeats N] [--json FILE]
     python -m bench.pallas memory [--chip CHIP ...] [--count N] [--seed N] [--json FILE]
 
-host: microseconds of the caller's time for a call of an addition of 2^16 floats, with torch tensors: Silo's, the same
-``pallas_call`` under ``jax.jit`` with jax's own arrays, the same with tensors that pass by jax's public DLPack
-functions, and ``plgpu.as_torch_kernel`` where there is a GPU. On the CPU kernels are interpreted, which counts.
+host: microseconds of the caller's time for adding arrays of 2^16 floats, with torch tensors: by Silo, by the same
+``pallas_call`` under ``jax.jit`` with jax's own arrays, by the same with tensors passed through jax's public DLPack
+functions, and by ``plgpu.as_torch_kernel`` on a GPU. On the CPU kernels are interpreted, and that time counts.
 
-matmul: on a GPU, a product of halves by Silo and by jax's ``jit`` of the same ``pallas_call``: the time of one of many
-launches in a row.
+matmul: on a GPU, a product of float16 matrices by Silo and by jax's ``jit`` of the same ``pallas_call``: the time of
+one of many launches in a row.
 
-memory: needs libtpu, and no device. For launches of many block shapes on each chip whether the estimate of their memory
-and the compiler for TPUs agree: what the estimate accepts has to compile, and of what compiles it may refuse 5 %.
+memory: needs libtpu, but no device. Compares the estimate of the memory of launches, of many block shapes on each chip,
+with the compiler for TPUs: every launch that the estimate accepts must compile, and of the launches that compile it may
+refuse 5 %.
 
-Set XLA_PYTHON_CLIENT_PREALLOCATE=false: jax takes most of the memory otherwise.
+Set XLA_PYTHON_CLIENT_PREALLOCATE=false, because jax otherwise takes most of the GPU's memory.
 """
 # pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingParameterType=false
@@ -43,7 +44,10 @@ MEMORY_CHIPS = ("v5e", "v5p", "v6e", "7x")
 
 
 def host_us(call: Callable[[], object], settle: Callable[[], object], repeats: int) -> float:
-    """The median of rounds of 100 calls, in microseconds a call; what was enqueued is waited for between rounds."""
+    """Return the microseconds of the caller's time for a call: the median of rounds of 100 calls.
+
+    Between rounds it waits for the enqueued work.
+    """
     for _ in range(20):
         call()
     settle()
@@ -58,7 +62,7 @@ def host_us(call: Callable[[], object], settle: Callable[[], object], repeats: i
 
 
 def device_us(call: Callable[[], object], settle: Callable[[], object], repeats: int) -> float:
-    """Of one of 50 launches in a row, waited for at the end."""
+    """Return the microseconds for one of 50 launches in a row, including the wait for their end."""
     call()
     settle()
     found: list[float] = []
@@ -72,7 +76,7 @@ def device_us(call: Callable[[], object], settle: Callable[[], object], repeats:
 
 
 def run_host(options: argparse.Namespace) -> int:
-    """The subcommand ``host``."""
+    """Run the subcommand ``host``; return 1 if its limit is missed."""
     ways = kernels.additions(options.device)
     rows = {name: host_us(call, ways.settle, options.repeats) for name, call in ways.calls.items()}
     for name, value in rows.items():
@@ -85,10 +89,10 @@ def run_host(options: argparse.Namespace) -> int:
 
 
 def run_matmul(options: argparse.Namespace) -> int:
-    """The subcommand ``matmul``."""
+    """Run the subcommand ``matmul``; return 1 if its limit is missed."""
     ways = kernels.products(options.size)
     rows: dict[str, Any] = {name: [] for name in ways.calls}
-    for _ in range(3):  # in turns: clocks drift
+    for _ in range(3):  # in turns, because clocks drift
         for name, call in ways.calls.items():
             rows[name].append(device_us(call, ways.settle, options.repeats))
     times = {name: min(values) for name, values in rows.items()}
@@ -102,7 +106,7 @@ def run_matmul(options: argparse.Namespace) -> int:
 
 
 def run_memory(options: argparse.Namespace) -> int:
-    """The subcommand ``memory``."""
+    """Run the subcommand ``memory``; return 1 if the estimate is wrong too often."""
     failed = False
     rows: dict[str, Any] = {}
     for chip in options.chip or MEMORY_CHIPS:

@@ -1,4 +1,4 @@
-"""The kernels that are timed, each by every way to call it."""
+"""The kernels that are timed, with every way to call each."""
 # pyright: basic, reportMissingImports=false
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WARPS, STAGES = 8, 4
 
 @dataclass
 class Ways:
-    """Calls by name, and what waits for all of them. ``absent`` says which there are not, and why."""
+    """The calls by name, and ``settle``, which waits for their work. ``absent`` has the reason for each missing way."""
 
     calls: dict[str, Callable[[], object]]
     settle: Callable[[], object]
@@ -31,12 +31,12 @@ class Ways:
 
 
 def add(x: Any, y: Any, out: Any) -> None:
-    """One block of a sum."""
+    """Add one block of x and y."""
     out[...] = x[...] + y[...]
 
 
 def matmul(x: Any, y: Any, out: Any) -> None:
-    """One tile of a product."""
+    """Compute one tile of a matrix product."""
 
     def step(k: Any, total: Any) -> Any:
         part = pl.ds(k * TILE_K, TILE_K)
@@ -47,7 +47,7 @@ def matmul(x: Any, y: Any, out: Any) -> None:
 
 
 def additions(device: str) -> Ways:
-    """A sum of two vectors."""
+    """Return the ways to add two vectors."""
     spec = ArgSpec(block=(BLOCK,), dims=(0,))
     own = silo.pallas(add, args=[spec, spec, ArgSpec(block=(BLOCK,), dims=(0,), role="out")], grid=(SIZE // BLOCK,))
     x, y, out = (torch.randn(SIZE, device=device) for _ in range(3))
@@ -89,7 +89,7 @@ def additions(device: str) -> Ways:
     ways.calls["jax.jit, torch tensors by DLPack"] = by_dlpack
     name = "plgpu.as_torch_kernel, torch tensors"
     try:
-        from jax.experimental.pallas import mosaic_gpu as plgpu  # not on the CPU
+        from jax.experimental.pallas import mosaic_gpu as plgpu  # jax has no such module on the CPU
 
         if device == "cpu":
             ways.absent[name] = "it is for GPUs"
@@ -121,7 +121,7 @@ def _as_torch(plgpu: Any, x: torch.Tensor, y: torch.Tensor) -> Callable[[], obje
 
 
 def products(size: int) -> Ways:
-    """A product of square matrices of halves, on a GPU."""
+    """Return the ways to multiply square float16 matrices on a GPU."""
     own = silo.pallas(
         matmul,
         args=[

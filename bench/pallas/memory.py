@@ -1,4 +1,4 @@
-"""The estimate of a launch's memory beside what the compiler for TPUs accepts, which needs no TPU but libtpu."""
+"""Compares the estimate of a launch's memory with the compiler for TPUs; it needs libtpu, but no TPU."""
 # pyright: basic, reportMissingImports=false
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ SHARE = "share of these"
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the estimate and the compiler say of one launch. ``compiler`` is ``accepts``, ``memory`` or ``other``."""
+    """The results of the estimate and of the compiler for one launch.
+
+    ``compiler`` is ``accepts``, ``memory`` or ``other``.
+    """
 
     chip: str
     launch: str
@@ -47,21 +50,21 @@ class Verdict:
 
     @property
     def wrong(self) -> str:
-        """What the estimate has wrong; "" where nothing, or where the compiler refuses for another reason."""
+        """The estimate's fault as text; "" if it has none, or if the compiler refuses the launch for another reason."""
         if self.fits and self.compiler == "memory":
             return "accepted, and the compiler refuses it"
         return "refused, and the compiler accepts it" if not self.fits and self.compiler == "accepts" else ""
 
 
 def verdicts(chips: Iterable[str], count: int, seed: int) -> Iterable[Verdict]:
-    """Of ``count`` launches on each chip, one after the other. RuntimeError where libtpu cannot be used."""
+    """Yield the verdicts on ``count`` launches on each chip. RuntimeError if libtpu cannot be used."""
     for name in chips:
         for launch in islice(launches(seed, CHIPS[name].vmem_bytes), count):
             yield verdict(launch, CHIPS[name])
 
 
 def counted(found: Iterable[Verdict]) -> dict[str, Any]:
-    """How many there are of each kind, and what share of those that compile is refused."""
+    """Return the number of launches of each kind, and the share of the compiled launches that the estimate refuses."""
     kept = Counter((one.fits, one.compiler) for one in found)
     compiled = kept[True, "accepts"] + kept[False, "accepts"]
     return {
@@ -76,14 +79,15 @@ def counted(found: Iterable[Verdict]) -> dict[str, Any]:
 
 
 def verdict(launch: Launch, chip: Chip) -> Verdict:
-    """Of one launch. RuntimeError where libtpu cannot be used."""
+    """Estimate and compile one launch. RuntimeError if libtpu cannot be used."""
     source = pallas(
         launch.body, args=launch.args, scratch=launch.scratch, scheme=launch.scheme, grid=launch.grid
     ).source
     variant = _variant(source, launch, chip)
     blocked = blocked_launch(source, variant)
     report = estimate(blocked, chip)
-    # Of what the estimate refuses the question is whether it compiles where the compiler may have all there is.
+    # A launch that the estimate refuses is compiled with all of the chip's memory, to see whether it would fit after
+    # all.
     program = make_program(source, blocked, {}, interpret=False, limit=report.limit if report.fits else chip.vmem_bytes)
 
     def check(traced: object) -> None:

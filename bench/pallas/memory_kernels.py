@@ -1,4 +1,4 @@
-"""Kernels of many block shapes, whose memory is estimated and then counted by the compiler for TPUs."""
+"""Launches of many block shapes, whose memory is estimated and then counted by the compiler for TPUs."""
 # pyright: basic, reportMissingImports=false
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LANES = 128
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch: a body, what ``silo.pallas`` is told of it, the arrays of a call, and the grid."""
+    """One launch: a kernel body with its options for ``silo.pallas``, the arrays of a call, and the grid."""
 
     form: str
     body: Callable[..., object]
@@ -40,11 +40,14 @@ class Launch:
         return f"{self.form} {' '.join(map(str, blocks))} {dtypes}"
 
 
-_PIECE = 4096  # elements of an array of one axis that are worked on at a time
+_PIECE = 4096  # length of a piece of an array with one axis
 
 
 def pieces(whole: Any, work: Callable[[Any], None]) -> None:
-    """Work on a block in pieces, in a loop: one operation on a large block is thousands of instructions to compile."""
+    """Call ``work`` on pieces of a block, in a loop.
+
+    One operation on a large block would compile to thousands of instructions.
+    """
     length = {1: _PIECE, 2: 32}.get(len(whole.shape), 1)
 
     def step(place: Any, carry: Any) -> Any:
@@ -55,7 +58,7 @@ def pieces(whole: Any, work: Callable[[Any], None]) -> None:
 
 
 def add(x: Any, y: Any, out: Any) -> None:
-    """Elementwise; of bytes, which not every chip adds, what has a bit in either."""
+    """Add two blocks; for int8, which not every chip can add, take the bitwise or."""
 
     def work(part: Any) -> None:
         out[part] = x[part] | y[part] if x.dtype == jnp.int8 else x[part] + y[part]
@@ -64,7 +67,7 @@ def add(x: Any, y: Any, out: Any) -> None:
 
 
 def bump(x: Any, y: Any) -> None:
-    """In place."""
+    """Add x to y in place (the bitwise or for int8)."""
 
     def work(part: Any) -> None:
         y[part] = x[part] | y[part] if x.dtype == jnp.int8 else x[part] + y[part]
@@ -73,26 +76,26 @@ def bump(x: Any, y: Any) -> None:
 
 
 def softmax(x: Any, out: Any) -> None:
-    """With values of the size of a block in between."""
+    """Compute the softmax of rows; the intermediate values are as large as the block."""
     value = x[...].astype(jnp.float32)
     power = jnp.exp(value - value.max(-1, keepdims=True))
     out[...] = (power / power.sum(-1, keepdims=True)).astype(out.dtype)
 
 
 def norm(x: Any, weight: Any, out: Any) -> None:
-    """With an array that all programs have the same of."""
+    """Normalize rows, with a weight that all programs share."""
     value = x[...].astype(jnp.float32)
     scale = jax.lax.rsqrt((value * value).mean(-1, keepdims=True) + 1e-6)
     out[...] = (value * scale * weight[...]).astype(out.dtype)
 
 
 def sums(x: Any, out: Any) -> None:
-    """One number a row."""
+    """Compute the sum of each row."""
     out[...] = x[...].astype(jnp.float32).sum(-1, keepdims=True)
 
 
 def matmul(x: Any, y: Any, out: Any, total: Any) -> None:
-    """A product whose sum stays in scratch."""
+    """Compute a matrix product whose sum stays in scratch memory."""
 
     @pl.when(pl.program_id(2) == 0)
     def _() -> None:
@@ -106,18 +109,18 @@ def matmul(x: Any, y: Any, out: Any, total: Any) -> None:
 
 
 def windows(x: Any, out: Any) -> None:
-    """Rows of an array that is there as a whole."""
+    """Copy some rows of an array that the program has as a whole."""
     rows = out.shape[0]
     out[...] = x[pl.ds(pl.multiple_of(pl.program_id(0) * rows, rows), rows), :]
 
 
 def turned(x: Any, out: Any) -> None:
-    """Transposed."""
+    """Transpose a block."""
     out[...] = x[...].T
 
 
 def copies(x: Any, out: Any, held: Any, done: Any) -> None:
-    """By copies of its own."""
+    """Double a window of rows, with the kernel's own asynchronous copies."""
     rows = held.shape[0]
     window = pl.ds(pl.program_id(0) * rows, rows)
     arrived = pltpu.make_async_copy(x.at[window], held, done)
@@ -134,7 +137,7 @@ def copies(x: Any, out: Any, held: Any, done: Any) -> None:
 
 
 def pipelined(rows: int, columns: int) -> Callable[..., None]:
-    """A pipeline within the body, which takes memory that no spec says."""
+    """Return a body with a pipeline of its own, whose memory no spec declares."""
 
     def body(x: Any, out: Any) -> None:
         def step(x_block: Any, out_block: Any) -> None:
@@ -150,7 +153,7 @@ def pipelined(rows: int, columns: int) -> Callable[..., None]:
 
 
 def edge(share: float, vmem: int) -> Launch:
-    """An addition whose blocks take this share of ``vmem``."""
+    """Return an addition whose blocks take the share ``share`` of ``vmem`` bytes."""
     rows = int(share * vmem / (6 * _LANES * 4 * 8)) // 32 * 32
     block, shape = (rows, 8 * _LANES), ((4 * rows, 8 * _LANES), "fp32")
     spec, out = ArgSpec(block=block, dims=(0,)), ArgSpec(block=block, dims=(0,), role="out")
@@ -158,7 +161,7 @@ def edge(share: float, vmem: int) -> Launch:
 
 
 def launches(seed: int, vmem: int) -> Iterator[Launch]:
-    """Launches without end that take from a fiftieth to a quarter more of ``vmem``, half of them near all of it."""
+    """Yield random launches without end, which need 2 % to 125 % of ``vmem`` bytes; half of them need 80 % to 110 %."""
     chosen = random.Random(seed)
     forms = [_elementwise, _in_place, _rows, _product, _whole, _own_copies, _pipeline, _line, _cube, _turned, _buffers]
     while True:
@@ -174,7 +177,7 @@ def _width(chosen: random.Random, *dtypes: str) -> tuple[str, int, int]:
 
 
 def _height(size: int, row: float) -> int:
-    """Rows of so many bytes, of a whole tile of any dtype."""
+    """Return the number of rows of ``row`` bytes in ``size`` bytes, a multiple of 32 (whole tiles of any dtype)."""
     return max(32, int(size / row) // 32 * 32)
 
 

@@ -1,11 +1,12 @@
-"""Searches on recorded spaces: Silo's against Kernel Tuner's.
+"""Searches on recorded spaces: Silo's searcher beside Kernel Tuner's strategies.
 
     python -m bench.search FOLDER [--json bench/results/search.json] [--page docs/searchers.md]
 
-FOLDER (or SEARCH_SPACES) holds Kernel Tuner cache files, one ``*.json.gz`` a space; without it nothing is run. Runs of
-Kernel Tuner come from ``bench/results/search-rivals.json``, which ``bench.search.rivals`` makes. The time of a config
-is the file's own average, the optimum its least, for both sides. Silo's searcher is asked as a session asks it, some
-configs ahead of their outcomes, and run anew for each budget, because it is told when a budget nears its end.
+FOLDER (or SEARCH_SPACES) holds Kernel Tuner cache files, one ``*.json.gz`` for each space; without it nothing is run.
+Runs of Kernel Tuner come from ``bench/results/search-rivals.json``, which ``bench.search.rivals`` makes. For both
+sides, the time of a config is its average in the file, and the optimum is the least of these. Silo's searcher proposes
+some configs before the outcomes of earlier ones are known, as in a session. It is run anew for each budget, because it
+adapts to the end of the budget.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ RIVALS = Path(__file__).parents[1] / "results" / "search-rivals.json"
 
 
 def run(space: RecordedSpace, searcher: str, seed: int, budget: int, ahead: int | None) -> list[float]:
-    """Found over optimum, and the CPU seconds that the search took."""
+    """Return the best time found divided by the optimum, and the CPU seconds that the search took."""
     begin = time.process_time()
     configs = ConfigSet(space.configs)
     asked = make_searcher(searcher, configs, f"seed {seed}", evaluations=budget)
@@ -39,7 +40,7 @@ def run(space: RecordedSpace, searcher: str, seed: int, budget: int, ahead: int 
 
 
 def main() -> None:
-    """Run, print the tables and the verdicts, keep JSON and the page."""
+    """Run the searches, print the tables, and write the JSON file and the page."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.search", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

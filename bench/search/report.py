@@ -1,4 +1,4 @@
-"""From runs of searches on recorded spaces to medians, intervals, verdicts and tables. Pure."""
+"""Turns runs of searches on recorded spaces into medians, intervals, verdicts and tables. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 SCHEMA = "search-runs/2"
 BUDGETS = (25, 50, 100)
-SLACK = 0.02  # so far behind the best rival's mean a mean may be
+SLACK = 0.02  # largest allowed difference between Silo's mean and the best rival's
 RESAMPLES = 10_000
 
 BEGIN = "<!-- search figures: printed by python -m bench.search -->\n"
@@ -20,7 +20,7 @@ END = "<!-- end of search figures -->\n"
 
 @dataclass(frozen=True)
 class Verdict:
-    """One space at one budget: means, the difference of means (ours less theirs) with its interval, the worst runs.
+    """One space at one budget: the means, the difference (ours less theirs) with its interval, and the worst runs.
 
     ``rival_worst`` is the median of the rivals' worst runs.
     """
@@ -37,19 +37,19 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Within the slack, or not to be told from the rival; and the worst run no worse than the rivals' median."""
+        """Whether the mean is not significantly worse (or within the slack), and the worst run no worse than theirs."""
         return (self.ours - self.theirs <= SLACK or self.low <= 0) and self.worst <= self.rival_worst
 
     @property
     def words(self) -> str:
-        """The verdict as the table has it."""
+        """The verdict as the table shows it."""
         if not self.passed:
             return "worse"
         return "better" if self.high < 0 else "as good"
 
 
 def difference_interval(ours: Sequence[float], theirs: Sequence[float], seed: str) -> tuple[float, float]:
-    """The 95 % percentile bootstrap interval of the difference of means; both samples are drawn anew.
+    """Return the 95 % percentile bootstrap interval of the difference of means; both samples are resampled.
 
     >>> difference_interval([1.0, 1.0], [1.5, 1.5], "")
     (-0.5, -0.5)
@@ -65,17 +65,17 @@ def difference_interval(ours: Sequence[float], theirs: Sequence[float], seed: st
 
 
 def column(runs: Sequence[Sequence[float]], at: int) -> list[float]:
-    """One figure of every run."""
+    """Return the figure at index ``at`` of every run."""
     return [float(run[at]) for run in runs]
 
 
 def mean(runs: Sequence[Sequence[float]]) -> float:
-    """The mean of found over optimum of one budget."""
+    """Return the mean of the runs' best time over the optimum."""
     return float(np.mean(column(runs, 0)))
 
 
 def judge(document: Mapping[str, Any], rivals: Mapping[str, Any]) -> list[Verdict]:
-    """Each space at each budget against the rival with the best mean there."""
+    """Compare each space and budget with the rival strategy that has the best mean there."""
     verdicts: list[Verdict] = []
     for space, runs in document["hidden"].items():
         for at, budget in enumerate(BUDGETS):
@@ -92,7 +92,7 @@ def judge(document: Mapping[str, Any], rivals: Mapping[str, Any]) -> list[Verdic
 
 
 def markdown(document: Mapping[str, Any], rivals: Mapping[str, Any]) -> str:
-    """All tables."""
+    """Return all tables as Markdown."""
     strategies = list(next(iter(rivals["runs"].values())))
     ours = {len(runs) for space in document["hidden"].values() for runs in space.values()}
     theirs = {len(runs) for space in rivals["runs"].values() for runs in space.values()}
@@ -139,7 +139,7 @@ def markdown(document: Mapping[str, Any], rivals: Mapping[str, Any]) -> str:
 
 
 def updated(page: str, tables: str) -> str:
-    """The page with new tables between its marks; ``ValueError`` where it lacks them."""
+    """Return the page with the new tables between its marks. ValueError if a mark is missing."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):

@@ -1,14 +1,13 @@
-"""Runs Kernel Tuner's strategies on recorded spaces and keeps what they found; needs ``kernel_tuner`` and numpy alone.
+"""Runs Kernel Tuner's strategies on recorded spaces and keeps their results; needs only ``kernel_tuner`` and numpy.
 
     python -m bench.search.rivals FOLDER RESULTS.json [--seeds 100]
 
-Runs that the file holds already are not repeated, and it is written after every few runs, so the program may be
-stopped and started at will. A strategy is run anew for each budget, because several plan with it. Kernel Tuner reads
-and builds a space again for every run; here both are done once a space, and each run gets its own empty neighbour
-caches, so it behaves as in a process of its own.
+Runs that the file already holds are not repeated, and the file is written after every few runs, so that the program may
+be stopped and started again. A strategy is run anew for each budget, because several strategies plan with the budget.
+Kernel Tuner reads and builds a space again for every run. Here each space is read and built once, and each run gets
+empty neighbour caches of its own, so that it behaves as in a new process.
 """
-# It runs in an environment of its own.
-# pyright: reportMissingImports=false
+# kernel_tuner is installed in a separate environment.
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ class Space:
     """One recorded space, read and built once."""
 
     def __init__(self, path: Path, stand_in: Path) -> None:
-        self.stand_in = stand_in  # Kernel Tuner wants a file to be there, although its contents come from memory
+        self.stand_in = stand_in  # a file that Kernel Tuner requires to exist; its contents are taken from memory
         self.name = path.name.removesuffix(".json.gz")
         self.cache: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
         for row in self.cache["cache"].values():
@@ -57,11 +56,11 @@ class Space:
         self.arguments = util.infer_args_from_cache(self.cache)
         restriction = util.infer_restrictions_from_cache(self.cache)
         self.built = searchspace.Searchspace(self.arguments["tune_params"], [restriction], 1_000_000_000)
-        for method in METHODS:  # builds the tables that they need
+        for method in METHODS:  # the first call of each method builds its tables
             self.built.get_neighbors(self.built.list[0], neighbor_method=method)
 
     def fresh(self) -> searchspace.Searchspace:
-        """The space as a new process would see it."""
+        """Return the space as a new process would have it, with empty neighbour caches."""
         made = copy.copy(self.built)
         methods = searchspace.supported_neighbor_methods
         vars(made)["_Searchspace__neighbor_cache"] = {method: {} for method in methods}
@@ -69,7 +68,7 @@ class Space:
         return made
 
     def run(self, strategy: str, seed: int, evaluations: int) -> tuple[list[float], float]:
-        """Distinct configs in the order they were evaluated, as time over the optimum, and the seconds it took."""
+        """Return the distinct configs' times over the optimum, in order of evaluation, and the run's seconds."""
         interface.Searchspace = lambda *_args, **_named: self.fresh()
         interface.util.read_cache = lambda *_args, **_named: self.cache
         random.seed(seed)
@@ -92,7 +91,7 @@ class Space:
 
 
 def row(space: Space, strategy: str, seed: int) -> list[float]:
-    """Found over optimum with each budget, then how many were evaluated in the largest, then its seconds."""
+    """Return the best time over the optimum for each budget, then the configs and seconds of the largest budget."""
     found: list[float] = []
     seconds, at = 0.0, []
     for budget in BUDGETS:

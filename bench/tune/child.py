@@ -1,7 +1,7 @@
 """One fresh process of the benchmark: ``python -m bench.tune.child ROLE DEVICE SIZE``. Prints one JSON line.
 
-``silo`` and ``triton``: the first call of a kernel with sixteen configs, from arrays that are there to a result that is
-right. ``compare``: every config and torch's own product side by side; the winners' names come on standard input.
+The roles ``silo`` and ``triton`` measure the first call of a kernel with sixteen configs, from existing arrays to a
+right result. ``compare`` measures every config and torch's own product side by side.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from bench.tune import kernels
 
 
 def inputs(device: str, size: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Two random matrices and room for their product."""
+    """Return two random matrices and an array for their product."""
     generator = torch.Generator().manual_seed(1)
     left, right = (torch.randn(size, size, generator=generator).to(device, torch.float16) for _ in range(2))
     return left, right, torch.empty_like(left)
 
 
 def wait(device: str) -> None:
-    """Until the device is done."""
+    """Wait until the device is done."""
     if device == "cuda":
         torch.cuda.synchronize()
 
 
 def check(left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> None:
-    """Stop where the product is wrong."""
+    """Exit with an error if the product is wrong."""
     expected = left.float() @ right.float()
     error = (out.float() - expected).abs().max().item() / expected.abs().max().item()
     if not error < 1e-2:
@@ -39,17 +39,17 @@ def check(left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> None:
 
 
 def configs_for(device: str) -> tuple[tuple[int, ...], ...]:
-    """Blocks for a GPU, or small ones for a look on the CPU."""
+    """Return the configs: blocks for a GPU, or small ones for a look on the CPU."""
     return kernels.LISTED if device == "cuda" else kernels.SMALL
 
 
 def first_call(role: str, device: str, size: int) -> dict[str, object]:
-    """Seconds of the first call, and of ten more; what the store did meanwhile."""
+    """Make the first call; return its seconds and the config that it chose."""
     left, right, out = inputs(device, size)
     wait(device)
     configs = configs_for(device)
     begin = time.perf_counter()
-    kernel: Any  # of either side
+    kernel: Any  # of either library
     if role == "silo":
         kernel = kernels.tuned_by_silo(configs)
         kernel(left, right, out, size, size, size)
@@ -70,7 +70,7 @@ def first_call(role: str, device: str, size: int) -> dict[str, object]:
 
 
 def compare(device: str, size: int) -> dict[str, object]:
-    """Medians in nanoseconds of every config and of torch, taken in turns."""
+    """Measure every config and torch's product in turns; return the medians in nanoseconds."""
     from silo.machine.device_plugins import device_named
     from silo.tuner.measure import Contender, MeasurePolicy, interleave
     from silo.tuner.statistics import median
@@ -93,7 +93,7 @@ def compare(device: str, size: int) -> dict[str, object]:
 
 
 def main(role: str, device: str, size: str) -> None:
-    """See the module."""
+    """Run the process's role and print its result as JSON."""
     made = compare(device, int(size)) if role == "compare" else first_call(role, device, int(size))
     print(json.dumps(made))
 

@@ -2,12 +2,13 @@
 
     python -m bench.tune [--device cuda|cpu] [--size 4096] [--repeats 3] [--devices] [--configs N] [--json FILE]
 
-Each sample is a process of its own with folders of its own, Silo and Triton in turns. The clock starts when torch and
-Triton are imported and the arrays are there, and stops when the first call has left a right result: compiling, checking
-and measuring are in it, on every core there is. ``again`` is a second process on what the first one kept, where Silo is
-frozen: it could not measure. The winners of both are then compared with every config and with torch's own product, side
-by side in one process. ``--devices`` measures a space of 288 configs (``--configs`` of them), compiled before, on one
-GPU and on all of them, by this process and by agents on pipes; ``--only-devices`` nothing else.
+Each sample is a process of its own with its own folders, Silo and Triton in turns. The clock starts when torch and
+Triton are imported and the arrays exist, and stops when the first call has written a right result: it covers compiling,
+checking and measuring, on every core there is. ``again`` is a second process with the folders of the first, in which
+Silo is frozen, so that it cannot measure. The winners of both are then compared with every config and with torch's own
+product, side by side in one process. ``--devices`` also measures a space of 288 configs (or ``--configs`` of them),
+which are compiled before, on one GPU and on all GPUs, by this process and by agents on pipes; ``--only-devices``
+measures nothing else.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from bench.machine import describe, save
 
 ROOT = Path(__file__).resolve().parents[2]
 
-COLD_BAR = 1 / 3  # of Triton's cold seconds
-WINNER_BAR = 1.01  # of the fastest config
-SCALING_BAR = 0.6  # of N times faster on N devices
+COLD_BAR = 1 / 3  # limit of Silo's cold seconds over Triton's
+WINNER_BAR = 1.01  # limit of the winner's time over the fastest config's
+SCALING_BAR = 0.6  # least gain of N devices, as a part of N
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A figure beside the most (or with ``least`` the least) it may be."""
+    """A figure and its limit: the most that it may be, or the least if ``least`` is set."""
 
     name: str
     figure: float
@@ -44,7 +45,7 @@ class Bar:
 
     @property
     def passed(self) -> bool:
-        """Whether it holds."""
+        """Whether the figure keeps the limit."""
         return self.figure >= self.limit if self.least else self.figure <= self.limit
 
     def __str__(self) -> str:
@@ -53,7 +54,7 @@ class Bar:
 
 
 def child(role: str, device: str, size: int, home: Path, **variables: str) -> dict[str, Any]:
-    """Run one process of ``child.py`` whose stores lie in ``home``; what it printed."""
+    """Run one process of ``child.py`` whose stores lie in ``home``; return the JSON that it printed."""
     environment = {
         **os.environ,
         "SILO_HOME": str(home / "silo"),
@@ -70,19 +71,23 @@ def child(role: str, device: str, size: int, home: Path, **variables: str) -> di
 
 
 def cold_and_again(device: str, size: int, repeats: int) -> dict[str, list[dict[str, Any]]]:
-    """Samples of each side, cold and on what the cold process kept."""
+    """Return the samples of each side, in a cold process and in a second process with the folders of the first."""
     found: dict[str, list[dict[str, Any]]] = {}
     for _ in range(repeats):
         for role in ("silo", "triton"):
             with tempfile.TemporaryDirectory() as folder:
                 for state in ("cold", "again"):
-                    frozen = {"SILO_TUNE": "frozen"} if state == "again" else {}  # it may measure nothing
+                    # frozen, so that it may measure nothing
+                    frozen = {"SILO_TUNE": "frozen"} if state == "again" else {}
                     found.setdefault(f"{role} {state}", []).append(child(role, device, size, Path(folder), **frozen))
     return found
 
 
 def scaling(size: int, configs: int | None) -> dict[str, Any]:
-    """Wall time of a wide space on one device and on all, with everything compiled and workers started before."""
+    """Return the wall time of measuring a large space on one device and on all devices.
+
+    Everything is compiled and all workers are started before the clock.
+    """
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "bench.tune.devices", str(size), *([] if configs is None else [str(configs)])]
         environment = {**os.environ, "SILO_HOME": folder}
@@ -95,7 +100,7 @@ def scaling(size: int, configs: int | None) -> dict[str, Any]:
 
 
 def bars_of(results: Mapping[str, Any]) -> list[Bar]:
-    """Every bar the results speak of."""
+    """Return all bars of the results."""
     found = call_bars(results) if "calls" in results else []
     if "devices" in results:
         devices, count = results["devices"], results["devices"]["count"]
@@ -106,7 +111,7 @@ def bars_of(results: Mapping[str, Any]) -> list[Bar]:
 
 
 def call_bars(results: Mapping[str, Any]) -> list[Bar]:
-    """The bars of first calls in cold processes."""
+    """Return the bars of first calls in cold processes."""
     seconds = {name: statistics.median(one["seconds"] for one in rows) for name, rows in results["calls"].items()}
     found = [Bar("cold, of Triton's cold", seconds["silo cold"] / seconds["triton cold"], COLD_BAR)]
     times = {name: value for name, value in results["compared"]["medians_ns"].items() if name != "torch"}
@@ -117,7 +122,7 @@ def call_bars(results: Mapping[str, Any]) -> list[Bar]:
 
 
 def show(results: Mapping[str, Any]) -> str:
-    """The results as text."""
+    """Return the results as text."""
     lines = show_calls(results) if "calls" in results else []
     if "devices" in results:
         lines.append(f"devices: {results['devices']}")
@@ -125,7 +130,7 @@ def show(results: Mapping[str, Any]) -> str:
 
 
 def show_calls(results: Mapping[str, Any]) -> list[str]:
-    """What first calls took, and what they chose."""
+    """Return lines about the seconds of first calls, and about the configs that they chose."""
     lines: list[str] = []
     for name, rows in results["calls"].items():
         seconds = [one["seconds"] for one in rows]
@@ -142,7 +147,7 @@ def show_calls(results: Mapping[str, Any]) -> list[str]:
 
 
 def main() -> int:
-    """See the module; 1 where a bar fails."""
+    """Run the command; return 1 if a bar fails."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.tune", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,9 +1,9 @@
-"""A wide space measured on one GPU and on all of them: ``bench.tune.devices SIZE [CONFIGS [DEVICE]]``.
+"""A large space measured on one GPU and on all of them: ``bench.tune.devices SIZE [CONFIGS [DEVICE]]``.
 
-Prints one line of JSON. It is measured twice: by measuring processes that this one starts, and by agents on pipes
-(``silo agent``), one for each GPU. CONFIGS says how many of the space's configs are measured, evenly chosen; all of
-them by default. Everything is compiled and the measuring processes have the arguments before the clock starts; how
-long they took to start is reported beside it.
+Prints one line of JSON. The space is measured twice: by measuring processes that this process starts, and by agents on
+pipes (``silo agent``), one for each GPU. CONFIGS is the number of configs to measure, evenly chosen; all by default.
+Everything is compiled and the measuring processes have the arguments before the clock starts; the time that they took
+to start is reported beside it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from silo.tuning.case_tuning import case_benches, case_studies, made_study, sent
 
 
 def prepared(kernel, device: Device):
-    """The case's study and its artifacts, all compiled; configs that do not compile fail again later, at once."""
+    """Return the case's study and its compiled artifacts; a config that does not compile fails again later, at once."""
     (study,) = case_studies(kernel, device)
     compilation = Compilation(session(), kernel.source)
     artifacts = CompiledArtifacts(compilation, lambda config: kernel.resolver.variant(study.situation, config))
@@ -53,13 +53,13 @@ def prepared(kernel, device: Device):
 
 
 def measured(study, placed: AbstractContextManager[Lanes]) -> dict[str, float]:
-    """Seconds to start the measuring processes, and then to measure every config."""
+    """Return the seconds to start the measuring processes, and then to measure every config."""
     situation = study.situation
     begin = time.perf_counter()
     with placed as lanes:
         lanes.prepare(())
         first = situation.candidates[: lanes.count]
-        for config in first:  # copies the arguments, and loads a first kernel everywhere
+        for config in first:  # copies the arguments, and loads a first kernel on every device
             lanes.start(config)
         for _ in first:
             lanes.finish()
@@ -77,14 +77,14 @@ def measured(study, placed: AbstractContextManager[Lanes]) -> dict[str, float]:
 
 
 def on_devices(study, artifacts, devices: Sequence[Device]) -> dict[str, float]:
-    """By measuring processes of this one, one for each device."""
+    """Measure by processes that this process starts, one for each device."""
     benches = case_benches(study, devices[1:])
     candidates = study.situation.candidates
     return measured(study, evaluators(made_study(study), artifacts, benches, study.case.compare, candidates))
 
 
 def on_agents(study, artifacts, devices: Sequence[Device]) -> dict[str, float]:
-    """By agents on pipes, one for each device."""
+    """Measure by agents on pipes, one for each device."""
     agent = [sys.executable, "-m", "silo", "agent", "--device"]
     commands = [shlex.join([*agent, f"{device.target.kind}:{device.index}"]) for device in devices]
     sent = sent_case(study, made_study(study))
@@ -94,7 +94,7 @@ def on_agents(study, artifacts, devices: Sequence[Device]) -> dict[str, float]:
 
 
 def main(size: str, configs: str = "", device: str = "cuda") -> None:
-    """See the module."""
+    """Measure on one device and on all devices; print the results as JSON."""
     extent = int(size)
     space = kernels.WIDE if device == "cuda" else kernels.SMALL
     made = kernels.tuned_by_silo(space[:: len(space) // int(configs)] if configs else space)

@@ -1,10 +1,11 @@
-"""Tuning on several agents beside one agent, over a landscape whose configs take 50 ms each.
+"""Tuning on several agents beside one agent, with a made-up device whose configs take 50 ms each.
 
     python -m bench.tune.fleet [--agents 4] [--repeats 5] [--ray] [--json FILE]
 
-An agent sleeps 50 ms for each of 64 configs, so that cores do not matter, and answers with a made-up time. Sessions on
-one agent and on several take turns; agents are started before the clock is. With ``--ray`` they are actors of a
-cluster on this machine that pretends to have GPUs; else processes on pipes. Winners must be equal everywhere.
+An agent sleeps 50 ms for each of 64 configs, so that the number of cores does not matter, and answers with a made-up
+time. Sessions on one agent and on several take turns; agents are started before the clock. With ``--ray`` the agents
+are actors of a cluster on this machine that pretends to have GPUs; otherwise processes on pipes. All sessions must find
+the same winner.
 """
 
 # pyright: reportMissingImports=false
@@ -27,13 +28,13 @@ from bench.machine import describe, save
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "samples"), str(ROOT / "tests")]
 
-BAR = 2.4  # times one agent, of four
+BAR = 2.4  # least gain of four agents over one
 PAUSE_S = 0.05
 
 
 def on_pipes(agents: int, repeats: int) -> list[dict[str, Any]]:
-    """Sessions in turns, on one agent and on all: seconds and winners."""
-    import fleets  # the tests' samples
+    """Run sessions on one agent and on all agents in turns; return the seconds and the winners of each."""
+    import fleets  # a module of tests/samples
     from silo.store.store import MemoryStore
     from tuning_samples import tune
 
@@ -57,7 +58,7 @@ def on_pipes(agents: int, repeats: int) -> list[dict[str, Any]]:
 
 
 def on_ray(agents: int, repeats: int) -> list[dict[str, Any]]:
-    """The same with actors, a process and a cluster for each repeat."""
+    """Run the sessions with Ray's actors, in a process and a cluster for each repeat."""
     told: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as home:
         environment = {**os.environ, "HOME": home, "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
@@ -71,7 +72,7 @@ def on_ray(agents: int, repeats: int) -> list[dict[str, Any]]:
 
 
 def main() -> int:
-    """The command."""
+    """Run the command; return 1 if the bar fails."""
     parser = argparse.ArgumentParser(prog="python -m bench.tune.fleet", description=__doc__.splitlines()[0])  # pyright: ignore[reportOptionalMemberAccess]
     parser.add_argument("--agents", type=int, default=4)
     parser.add_argument("--repeats", type=int, default=5)

@@ -9,7 +9,7 @@ import triton.language as tl
 
 import silo
 
-# Of Triton's tutorial on matrix products, and the usual variations of its stages.
+# The configs of Triton's tutorial on matrix products, with the usual variations of their stages.
 LISTED = (
     *((128, 256, 64, stages, 8) for stages in (3, 4)),
     *((256, 128, 64, stages, 8) for stages in (3, 4)),
@@ -22,13 +22,13 @@ WIDE = tuple(itertools.product((32, 64, 128, 256), (32, 64, 128, 256), (32, 64),
 
 
 def members(config):
-    """One config by name."""
+    """Return a config's members by name."""
     m, n, k, stages, warps = config
     return {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "GROUP": 8, "num_stages": stages, "num_warps": warps}
 
 
 def triton_config(config):
-    """The same as Triton's own object."""
+    """Return a config as a triton.Config."""
     named = members(config)
     options = {name: named.pop(name) for name in ("num_stages", "num_warps")}
     return triton.Config(named, **options)
@@ -36,7 +36,10 @@ def triton_config(config):
 
 @triton.jit
 def matmul(a, b, c, m, n, k, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr):
-    """C = a @ b of row-major fp16 matrices whose sizes the blocks divide; programs of GROUP rows of blocks together."""
+    """Compute c = a @ b of row-major fp16 matrices whose sizes are multiples of the blocks.
+
+    Programs of GROUP rows of blocks run together, so that they share blocks of b in the cache.
+    """
     pid = tl.program_id(0)
     columns = n // BLOCK_N
     group = pid // (GROUP * columns)
@@ -58,12 +61,12 @@ def matmul(a, b, c, m, n, k, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK
 
 
 def grid(meta):
-    """One program for each block of the result."""
+    """Return Triton's grid: one program for each block of the result."""
     return ((meta["m"] // meta["BLOCK_M"]) * (meta["n"] // meta["BLOCK_N"]),)
 
 
 def tuned_by_silo(configs):
-    """The kernel with a space of these configs."""
+    """Return the kernel as a Silo kernel whose space is these configs."""
     return silo.kernel(
         space=[members(config) for config in configs],
         key=["m", "n", "k"],
@@ -72,5 +75,5 @@ def tuned_by_silo(configs):
 
 
 def tuned_by_triton(configs):
-    """The kernel under Triton's autotuner, which keeps its result where TRITON_CACHE_AUTOTUNING says so."""
+    """Return the kernel under Triton's autotuner, which keeps its result on disk if TRITON_CACHE_AUTOTUNING is set."""
     return triton.autotune([triton_config(config) for config in configs], key=["m", "n", "k"])(matmul)

@@ -1,17 +1,17 @@
-"""Winners under load: tunings of 207 CPU configs beside four busy processes on two cores, and their winners compared.
+"""Winners under load: a space of 207 CPU configs is tuned beside four busy processes on two cores.
 
     python -m bench.tune.noise [--runs 20] [--baseline CHECKOUT] [--keep-code] [--keep-trials FOLDER] [--seconds 400]
                                [--json FILE]
 
-Every pair of cores but the last has four busy loops pinned to it and tunes ``noise_space.py`` again and again, each
-time with an empty store. With ``--baseline``, a checkout whose native modules are built, each pair tunes with that
-first, and its time is the measure of the others on the same pair. At the end the load stops. The last pair, which was
-idle, then measures all configs, and in 200 interleaved pairs each winner beside the fastest of the ten fastest. On a
-machine of two or three cores the pair that was loaded does that.
+Every pair of cores except the last has four busy loops pinned to it, and tunes ``noise_space.py`` again and again, each
+time with an empty store. ``--baseline`` names a checkout whose native modules are built: each pair first tunes with
+that checkout, and the times of its other tunings are compared with that one. At the end the load stops. The last pair,
+which was idle, then measures all configs, and compares each winner with the fastest of the ten fastest configs in 200
+interleaved pairs. On a machine of two or three cores the loaded pair does that.
 
-With ``--keep-code`` a pair's tunings after its first find the compiled code in the store and no trials, so they only
-measure; the first of each is the one whose time counts. After ``--seconds`` no tuning begins. It needs ``taskset``.
-Sixteen cores take about seven minutes with empty stores, two cores 15 with kept code.
+With ``--keep-code``, all tunings of a pair but the first find the compiled code in the store and no trials, so they
+only measure; only the time of the first one counts. After ``--seconds`` no tuning begins. It needs ``taskset``. Sixteen
+cores take about seven minutes with empty stores, two cores 15 with kept code.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ from bench.machine import describe, save
 ROOT = Path(__file__).resolve().parents[2]
 SPACE = ROOT / "bench" / "tune" / "noise_space.py"
 
-LOAD = 4  # busy processes on a pair of cores
+LOAD = 4  # busy processes on each pair of cores
 TEN = 10
 PAIRS = 200
-WINNER_BAR = 1.03  # of the best of the ten fastest
-TIME_BAR = 1.3  # of the baseline's time
+WINNER_BAR = 1.03  # limit of a winner's time over the best of the ten fastest
+TIME_BAR = 1.3  # limit of a tuning's time over the baseline's
 
 
 def pinned(cores: Sequence[int], command: Sequence[str]) -> list[str]:
-    """A command on these cores alone."""
+    """Return the command pinned to these cores."""
     return ["taskset", "-c", ",".join(map(str, cores)), *command]
 
 
 def environment(checkout: Path, home: Path, **variables: str) -> dict[str, str]:
-    """For a process that imports Silo from ``checkout`` and keeps everything in ``home``."""
+    """Return the environment of a process that imports Silo from ``checkout`` and keeps all its files in ``home``."""
     path = os.pathsep.join([str(checkout / "src"), str(ROOT)])
     folders = {"SILO_HOME": str(home / "silo"), "TRITON_CACHE_DIR": str(home / "triton")}
     return {**os.environ, "PYTHONPATH": path, **folders, **variables}
 
 
 class Load:
-    """Busy processes on some cores while the block runs."""
+    """Runs busy processes on some cores while the block runs."""
 
     def __init__(self, cores: Sequence[int]) -> None:
         self._command = pinned(cores, [sys.executable, "-S", "-c", "while True: pass"])
@@ -73,7 +73,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Tuned:
-    """One tuning: seconds, the winner's members as text, whether it is the baseline's and had to compile."""
+    """The result of one tuning: seconds, the winner as text, whether the baseline made it, whether it compiled."""
 
     seconds: float
     winner: str
@@ -83,7 +83,7 @@ class Tuned:
 
 
 def tuned(checkout: Path, home: Path, cores: Sequence[int], *, baseline: bool) -> Tuned:
-    """Tune the space once, with the store in ``home``, which has no trials."""
+    """Tune the space once with the store in ``home``, which has no trials."""
     compiled = not (home / "silo" / "artifacts").exists()
     command = [sys.executable, "-m", "silo", "tune", str(SPACE), "--searcher", "exhaustive", "--json"]
     begin = time.monotonic()
@@ -98,14 +98,14 @@ def tuned(checkout: Path, home: Path, cores: Sequence[int], *, baseline: bool) -
 
 
 class Queue:
-    """The tunings that are left, for the threads that each have a pair of cores."""
+    """The number of tunings that are left, shared by threads that each have a pair of cores."""
 
     def __init__(self, runs: int, until: float) -> None:
         self._left = list(range(runs))
         self._until = until
 
     def take(self) -> bool:
-        """Whether one more is to be done."""
+        """Take one tuning from the queue; return whether there was one."""
         if not self._left or time.monotonic() >= self._until:
             return False
         self._left.pop()
@@ -114,7 +114,7 @@ class Queue:
 
 @dataclass(frozen=True)
 class Series:
-    """All tunings of a run: whose, in which folder, and whether those of one pair share their code."""
+    """The settings of all tunings: the baseline's checkout, the stores' folder, whether a pair keeps its code."""
 
     queue: Queue
     baseline: Path | None
@@ -123,12 +123,12 @@ class Series:
     trials: Path | None
 
     def home(self, cores: Sequence[int], number: int) -> Path:
-        """Where a pair's tuning of this number (0 is the baseline's) has its store."""
+        """Return the folder of a pair's store for the tuning of this number (0 is the baseline's)."""
         return self.folder / f"{cores[0]}-{min(number, 1) if self.keep_code else number}"
 
 
 def on_pair(cores: Sequence[int], series: Series) -> list[Tuned]:
-    """Tunings on one pair of cores, one after the other."""
+    """Make tunings on one pair of cores, one after the other, until the queue is empty."""
     found: list[Tuned] = []
 
     def one(checkout: Path, number: int) -> None:
@@ -152,12 +152,12 @@ def on_pair(cores: Sequence[int], series: Series) -> list[Tuned]:
 
 
 def members(text: str) -> dict[str, int]:
-    """A config from its text, as ``BH=8, BW=256``."""
+    """Return the members of a config from its text, such as ``BH=8, BW=256``."""
     return {name: int(value) for name, value in (part.split("=") for part in text.split(", "))}
 
 
 def compared(winners: Sequence[str], rounds: int = 9) -> dict[str, Any]:
-    """In this process: the ten fastest of all configs, and the quotient of each winner's time and the best one's."""
+    """Measure in this process: return the ten fastest configs, and each winner's time over the best one's."""
     import numpy as np
 
     from bench.tune.noise_space import SHAPE, K, conv
@@ -195,7 +195,7 @@ def compared(winners: Sequence[str], rounds: int = 9) -> dict[str, Any]:
 
 
 def judged(winners: Sequence[str], cores: Sequence[int], home: Path) -> dict[str, Any]:
-    """:func:`compared` in a process on idle cores."""
+    """Run :func:`compared` in a process on idle cores."""
     command = pinned(cores, [sys.executable, "-m", "bench.tune.noise", "--compare"])
     variables = environment(ROOT, home, SILO_TUNE="off")
     text = json.dumps(list(winners))
@@ -206,13 +206,16 @@ def judged(winners: Sequence[str], cores: Sequence[int], home: Path) -> dict[str
 
 
 def ratios(runs: Sequence[Tuned]) -> list[float]:
-    """The time of each tuning with an empty store over the baseline's on the same cores; none without a baseline."""
+    """Return the time of each tuning with an empty store over the baseline's time on the same cores.
+
+    The list is empty without a baseline.
+    """
     base = {one.cores: one.seconds for one in runs if one.baseline}
     return [one.seconds / base[one.cores] for one in runs if not one.baseline and one.compiled and one.cores in base]
 
 
 def show(results: Mapping[str, Any]) -> bool:
-    """Print the results; whether the bars hold."""
+    """Print the results; return whether the bars hold."""
     quotients, good = results["compared"]["quotients"], True
     print(f"the best of the ten fastest: {results['compared']['best']}")
     for name, baseline in (("this checkout", False), ("the baseline", True)):
@@ -236,7 +239,7 @@ def show(results: Mapping[str, Any]) -> bool:
 
 
 def main() -> int:
-    """See the module; 1 where a bar fails."""
+    """Run the command; return 1 if a bar fails."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.tune.noise", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

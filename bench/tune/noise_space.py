@@ -33,7 +33,7 @@ def conv(
     TILES: tl.constexpr,
     UNROLL: tl.constexpr,
 ):
-    """out[h, w] = sum of x[h + i, w + j] f[i, j]; x is (H + K - 1, W + K - 1)."""
+    """Compute out[h, w] = sum of x[h + i, w + j] f[i, j]; x is (H + K - 1, W + K - 1)."""
     width = W + K - 1
     rows = tl.program_id(0) * BH + tl.arange(0, BH)
     for tile in range(TILES):

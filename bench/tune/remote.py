@@ -1,11 +1,11 @@
-"""Tuning 64 configs with a remote store that answers after 50 ms beside tuning without one.
+"""Tuning 64 configs with a remote store that answers after 50 ms, beside tuning without a remote store.
 
     python -m bench.tune.remote [--repeats 3] [--latency 0.05] [--cores N] [--json FILE]
 
 Each sample is a ``silo tune`` of its own with an empty store: a kernel of 64 configs, compiled and measured on the CPU.
 The remote store is a WebDAV server in a process of its own, which waits before each answer. Tunes without it, with it,
-and with an address where nothing listens take turns. With ``--cores`` a tune has so many of this machine's, and the
-server the others, as a remote store would; without it they share all.
+and with an address where nothing listens take turns. With ``--cores N`` a tune has N of this machine's cores and the
+server has the others, as if it were another machine; without it they share all cores.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bench.machine import describe, save
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "tests" / "samples"
 
-BAR = 1.05  # of the time without
+BAR = 1.05  # limit of the time over that without a remote store
 
 KERNEL = """
 import silo
@@ -70,14 +70,14 @@ with web_double() as double:
 
 @dataclass(frozen=True)
 class Cores:
-    """Which of this machine's cores a tune runs on, and which the server."""
+    """The cores of this machine that a tune runs on, and those of the server."""
 
     tune: frozenset[int]
     server: frozenset[int]
 
     @classmethod
     def split(cls, count: int | None) -> Cores:
-        """All for both, or ``count`` for the tune and the rest for the server."""
+        """Give all cores to both, or ``count`` to the tune and the rest to the server."""
         every = sorted(os.sched_getaffinity(0))
         if count is None:
             return cls(frozenset(every), frozenset(every))
@@ -88,7 +88,7 @@ class Cores:
 
 @contextmanager
 def begun_on(cores: frozenset[int]) -> Generator[None]:
-    """Processes that are begun within run on these cores."""
+    """Processes that start inside the block run on these cores."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:
@@ -99,7 +99,7 @@ def begun_on(cores: frozenset[int]) -> Generator[None]:
 
 @contextmanager
 def server(latency_s: float, cores: frozenset[int]) -> Generator[str]:
-    """The address of a remote store that nobody has used."""
+    """Yield the address of a new, empty remote store."""
     environment = {**os.environ, "PYTHONPATH": str(SAMPLES)}
     command = [sys.executable, "-c", SERVER, str(latency_s)]
     with (
@@ -112,7 +112,7 @@ def server(latency_s: float, cores: frozenset[int]) -> Generator[str]:
 
 
 def tuned(path: Path, home: Path, remote: str, cores: frozenset[int]) -> tuple[float, int]:
-    """Seconds of one ``silo tune``, and how many configs it measured."""
+    """Run one ``silo tune``; return its seconds and how many configs it measured."""
     environment = {**os.environ, "SILO_HOME": str(home), "SILO_REMOTE": remote}
     command = [sys.executable, "-m", "silo", "tune", str(path), "--json", "--searcher", "exhaustive"]
     begin = time.monotonic()
@@ -124,7 +124,7 @@ def tuned(path: Path, home: Path, remote: str, cores: frozenset[int]) -> tuple[f
 
 
 def main() -> int:
-    """The command."""
+    """Run the command; return 1 if the bar fails."""
     parser = argparse.ArgumentParser(prog="python -m bench.tune.remote", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--latency", type=float, default=0.05, metavar="SECONDS")

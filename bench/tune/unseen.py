@@ -1,16 +1,16 @@
-"""Sizes and GPU models that nobody tuned: the config that trials of others predict, against their own winners.
+"""Sizes and GPU models that were not tuned: the config that trials of others predict, beside their own winners.
 
     python -m bench.tune.unseen [--record] [--measure] [--spaces FOLDER] [--json bench/results/tune-unseen.json]
 
 ``--record`` measures every config of the kernels of ``unseen_kernels.py`` at all of their sizes, on one thread of the
-CPU, with an empty store, and keeps the times in the JSON file (about seven minutes). Without it the times that the file
-holds are replayed: some sizes count as measured, two of them by chance (and once those at both ends) and the others as
-``silo tune --suggest`` names them. The rest are predicted, and a first call would find the best config of their
-shortlist. ``--measure`` tunes seven of the nineteen sizes of the row kernel, from both ends, with the default searcher
-in one store and the other twelve in a second store, and then makes a first call of each of the twelve with a copy of
-the first store. The predicted config and that of the first call run beside the size's own winner, in pairs.
-``--spaces`` is a folder of Kernel Tuner cache files: for each GPU model of a kernel with several, the first eight
-measurements of a search that starts from the other models' trials.
+CPU, with an empty store, and keeps the times in the JSON file (about seven minutes). Without it the times in the file
+are replayed: some sizes count as measured, two of them drawn at random (and once the two at the ends), the others in
+the order that ``silo tune --suggest`` names. The rest are predicted, and a first call would find the best config of
+their shortlist. ``--measure`` tunes seven of the nineteen sizes of the row kernel, from both ends, with the default
+searcher in one store, and the other twelve in a second store. Then it makes a first call of each of the twelve with a
+copy of the first store. The predicted config and the first call's config run beside the size's own winner, in pairs.
+``--spaces`` is a folder of Kernel Tuner cache files: for each GPU model of a kernel with several models, it replays the
+first eight measurements of a search that starts from the other models' trials.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ KERNELS = ROOT / "bench" / "tune" / "unseen_kernels.py"
 RESULTS = ROOT / "bench" / "results" / "tune-unseen.json"
 
 KERNELS_MEASURED = ("row_norm", "column_sum", "product", "row_softmax", "transposed", "row_most", "biased_gelu")
-SIZES_MEASURED = {19: 7, 16: 6, 12: 5, 10: 4}  # of so many sizes
+SIZES_MEASURED = {19: 7, 16: 6, 12: 5, 10: 4}  # number of a kernel's sizes: how many of them count as measured
 STARTS = 12
 SHORTLIST_ROWS = ("shortlist", "first three", "configs", "shown to lose")
 ROUNDS = 60
@@ -45,11 +45,11 @@ EVALUATIONS = 8
 GEOMEAN_BAR, WORST_BAR, MODEL_BAR = 1.03, 1.15, 1.05
 
 
-def in_process(role: str, home: Path, *arguments: str) -> Any:  # JSON
-    """Run one role of this file in a process of its own with a store in ``home``; what it printed."""
+def in_process(role: str, home: Path, *arguments: str) -> Any:  # returns JSON
+    """Run one role of this file in a separate process with a store in ``home``; return the JSON that it printed."""
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     folders = {"SILO_HOME": str(home / "silo"), "TRITON_CACHE_DIR": str(home / "triton"), "SILO_THREADS": "1"}
-    folders |= {"SILO_TUNE_BUDGET": "60"}  # seconds of a first call: a loaded machine does not cut it
+    folders |= {"SILO_TUNE_BUDGET": "60"}  # seconds of a first call, so many that a loaded machine does not cut it
     command = [sys.executable, "-m", "bench.tune.unseen", "--role", role, *arguments]
     done = subprocess.run(
         command, env={**os.environ, "PYTHONPATH": path, **folders}, check=True, stdout=subprocess.PIPE, text=True
@@ -61,7 +61,7 @@ def in_process(role: str, home: Path, *arguments: str) -> Any:  # JSON
 
 
 def tune(kernel: str, searcher: str, sizes: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
-    """Tune some sizes of a kernel (all without any) in this process's store; the samples of each."""
+    """Tune some sizes of a kernel (all if ``sizes`` is empty) in this process's store; return the times of each."""
     from silo.tuner.loss_model import Sample
     from silo.tuning.case_tuning import CaseLimits, case_studies, tune_case
 
@@ -78,7 +78,7 @@ def tune(kernel: str, searcher: str, sizes: Sequence[Sequence[int]]) -> list[dic
 
 
 def predict(kernel: str) -> list[dict[str, Any]]:
-    """For each size of the kernel: the config that this process's store has for it, the nearest one's, the loss."""
+    """Return for each size of the kernel the predicted config, the nearest size's config, and the expected loss."""
     from silo.core.dispatch import DispatchRules
     from silo.tuning.case_tuning import case_studies
 
@@ -102,7 +102,7 @@ def predict(kernel: str) -> list[dict[str, Any]]:
 
 
 def first_call(kernel: str, size: Sequence[int]) -> dict[str, Any]:
-    """The config that a first call of a size finds with this process's store, and how many configs it measured."""
+    """Return the config that a first call of a size finds with this store, and how many configs it measured."""
     from silo.tuning.case_tuning import call_arguments, case_studies
 
     study = next(study for study in case_studies(_kernel(kernel), None) if list(study.bucket) == list(size))
@@ -115,7 +115,7 @@ def first_call(kernel: str, size: Sequence[int]) -> dict[str, Any]:
 
 
 def pair(kernel: str, jobs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For each size and its configs, the time of each over the first one's, in turns: median and interval."""
+    """For each job's size, run its configs in turns; return each config's time over the first config's."""
     import time
 
     from silo.tuning.case_tuning import call_arguments, case_studies
@@ -160,7 +160,7 @@ def _members(config: str) -> dict[str, int]:
 
 
 def samples_of(rows: Sequence[dict[str, Any]]) -> list[Any]:
-    """Recorded times as samples."""
+    """Return recorded times as samples of the loss model."""
     from silo.core.config import Config
     from silo.core.dispatch import bucket_of
     from silo.tuner.loss_model import Sample
@@ -175,10 +175,10 @@ def samples_of(rows: Sequence[dict[str, Any]]) -> list[Any]:
 
 
 def replay_sizes(rows: Sequence[dict[str, Any]], *, from_ends: bool = False) -> dict[str, list[list[float]]]:
-    """Time over the winner's at each size that was not measured, by rule, for each start.
+    """Return the time over the winner's at each size that was not measured, by rule and by start.
 
-    A start is two sizes, drawn or (``from_ends``) the first and the last in order. The others are measured as
-    suggested.
+    A start is two measured sizes, drawn at random or (``from_ends``) the first and the last in order. Further sizes are
+    measured in the suggested order.
     """
     from silo.core.config import ConfigSet
     from silo.core.dispatch import DispatchRules
@@ -222,18 +222,18 @@ def replay_sizes(rows: Sequence[dict[str, Any]], *, from_ends: bool = False) -> 
     return ratios
 
 
-def _ratio(sample: Any, configs: Sequence[Any]) -> float:  # a sample and configs
-    """The time of the fastest of some configs over the winner's."""
+def _ratio(sample: Any, configs: Sequence[Any]) -> float:  # takes a sample and configs
+    """Return the time of the fastest of some configs over the winner's."""
     from silo.tuner.generalization import regret_ppm
 
     return 1 + min(regret_ppm(sample, config) for config in configs) / 1e6
 
 
 def replay_models(folder: Path) -> dict[str, dict[str, list[float]]]:
-    """For each recorded space of a kernel with several: the best time over the optimum after 1 to 8 measurements.
+    """Return the best time over the optimum after 1 to 8 measurements, for each space with others of its kernel.
 
-    The others are of the same vendor, because trials of another kind of target are no seeds
-    (:func:`silo.tuner.seeds.differences`).
+    The search starts from the trials of GPU models of the same vendor only, because trials of another kind of target
+    are no seeds (:func:`silo.tuner.seeds.differences`).
     """
     from silo.core.config import ConfigSet
     from silo.tuner.replay import RecordedSpace, replay_search
@@ -265,12 +265,12 @@ def replay_models(folder: Path) -> dict[str, dict[str, list[float]]]:
     return best_ratios
 
 
-def _is_nvidia(space: Any) -> bool:  # a recorded space; the files' other devices are AMD's, one without a name
+def _is_nvidia(space: Any) -> bool:  # takes a recorded space; devices without NVIDIA in their name are AMD's
     return "NVIDIA" in space.device
 
 
-def _neighbour(space: Any, other: Any) -> Any:  # recorded spaces
-    """The study of another recorded space with the losses of all of its configs."""
+def _neighbour(space: Any, other: Any) -> Any:  # takes recorded spaces
+    """Return the study of another recorded space with the losses of all of its configs."""
     from silo.tuner.loss_model import loss_ppm
     from silo.tuner.seeds import Neighbour, differences
     from silo.tuner.statistics import PPM
@@ -283,7 +283,7 @@ def _neighbour(space: Any, other: Any) -> Any:  # recorded spaces
 
 
 def summary(ratios: Sequence[float]) -> dict[str, float]:
-    """Geometric mean, median, worst, and the share within 2 %."""
+    """Return geometric mean, median, maximum, and the share of ratios up to 1.02."""
     return {
         "geomean": round(math.exp(statistics.fmean(map(math.log, ratios))), 4),
         "median": round(statistics.median(ratios), 4),
@@ -293,7 +293,7 @@ def summary(ratios: Sequence[float]) -> dict[str, float]:
 
 
 def measured_row_kernel() -> dict[str, Any]:
-    """Seven sizes of the row kernel tuned as they are suggested, twelve predicted, each beside its own winner."""
+    """Tune seven sizes of the row kernel in the suggested order, predict twelve, and run each beside its own winner."""
     kernel = "row_norm"
     with tempfile.TemporaryDirectory() as folder:
         home, other = Path(folder) / "some", Path(folder) / "all"
@@ -322,14 +322,14 @@ def measured_row_kernel() -> dict[str, Any]:
 
 
 def suggested(kernel: str) -> list[int]:
-    """The size of a case that is worth tuning next, by this process's store."""
+    """Return the size of the case that is worth tuning next, by this process's store."""
     from silo.tuning.explanation import suggest_sizes
 
     return [int(value) for value in suggest_sizes(KERNELS, kernels=[kernel], count=1)[0].sizes[0].bucket]  # type: ignore[call-overload]
 
 
 def main() -> None:
-    """Replay, measure, print, keep."""
+    """Replay, measure, print the figures, and write the JSON file."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.tune.unseen", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -362,7 +362,8 @@ def main() -> None:
             document["sizes"][kernel][f"{rule} from both ends"] = summary(ends[rule][0])
         for rule, values in document["sizes"][kernel].items():
             print(f"{kernel}, {len(rows)} sizes, {SIZES_MEASURED[len(rows)]} measured, {rule}: {values}")
-        for rule in ("learnt", "shortlist"):  # the bars are about all starts; the ends are one more
+        # the bars are about the random starts; the start from both ends is only reported
+        for rule in ("learnt", "shortlist"):
             figures = document["sizes"][kernel][rule]
             if figures["geomean"] > GEOMEAN_BAR or figures["worst"] > WORST_BAR:
                 failed.append(f"{kernel} ({rule})")
@@ -370,7 +371,7 @@ def main() -> None:
         document["row kernel"] = {"machine": describe(), **measured_row_kernel()}
     for rule, at in (("learnt", 1), ("nearest", 2), ("first call", 3)) if "row kernel" in document else ():
         ratios = [row["ratios"][at][0] for row in document["row kernel"]["rows"] if at < len(row["ratios"])]
-        if not ratios:  # measured before first calls were
+        if not ratios:  # a file recorded without first calls
             continue
         print(f"row kernel in pairs, {len(ratios)} sizes, {rule}: {summary(ratios)}")
         if rule != "nearest" and (summary(ratios)["geomean"] > GEOMEAN_BAR or max(ratios) > WORST_BAR):
@@ -386,7 +387,7 @@ def main() -> None:
         sys.exit(f"over the bars ({GEOMEAN_BAR}, {WORST_BAR}, {MODEL_BAR}): {', '.join(failed)}")
 
 
-def _role(role: str, kernel: str, rest: Sequence[str]) -> Any:  # JSON
+def _role(role: str, kernel: str, rest: Sequence[str]) -> Any:  # returns JSON
     if role == "tune":
         return tune(kernel, rest[0], json.loads(rest[1]))
     if role == "predict":

@@ -1,7 +1,7 @@
 """Kernels for the CPU that ``bench.tune.unseen`` measures at many sizes.
 
-``row_softmax`` and ``transposed`` were written after the model, ``row_most`` and ``biased_gelu`` to check the mean of
-near sizes. Random splits of the last two were looked at while that mean was written.
+``row_softmax`` and ``transposed`` were written after ``silo.tuner.loss_model``, ``row_most`` and ``biased_gelu`` to
+check the model's mean of near sizes. Random splits of the last two were looked at while that mean was written.
 """
 
 # pyright: reportGeneralTypeIssues=false
@@ -11,7 +11,7 @@ import triton.language as tl
 
 import silo
 
-# Nineteen sizes of a row kernel, each in a bucket of its own.
+# Nineteen sizes of the row kernels, each in a bucket of its own.
 ROW_SIZES = [
     (2, 65536), (4, 1024), (8, 16384), (16, 256), (16, 4096), (32, 64), (32, 1024), (32, 32768), (64, 512), (64, 4096),
     (128, 128), (128, 2048), (256, 1024), (512, 64), (512, 512), (1024, 256), (1024, 1024), (2048, 128), (8192, 64),
@@ -27,7 +27,7 @@ PRODUCT_SIZES = [(16, 256, 256), (64, 64, 512), (128, 128, 128), (128, 512, 64),
 )
 @triton.jit
 def row_norm(x, weight, out, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """Each row over the root of its mean square, times a weight."""
+    """Divide each row by its root mean square, and multiply it with a weight."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     total = tl.zeros((ROWS, BLOCK), tl.float32)
     for start in range(0, columns, BLOCK):
@@ -65,7 +65,7 @@ def _(size, make):
 )
 @triton.jit
 def column_sum(x, out, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """The sum of each column."""
+    """Compute the sum of each column."""
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     total = tl.zeros((ROWS, BLOCK), tl.float32)
     for start in range(0, rows, ROWS):
@@ -90,7 +90,7 @@ def _(size, make):
 )
 @triton.jit
 def product(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    """The product of two matrices."""
+    """Compute the product of two matrices."""
     row, column = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN)
     total = tl.zeros((BM, BN), tl.float32)
     for start in range(0, k, BK):
@@ -112,7 +112,7 @@ def _(size, make):
     return silo.Case(args=(a, b, out, m, n, k), expected={"out": expected})
 
 
-# Other sizes than the row kernels', in buckets of their own too.
+# Sizes that differ from ROW_SIZES, each in a bucket of its own.
 HELD_OUT_SIZES = [
     (1, 16384), (2, 2048), (3, 96), (8, 512), (8, 8192), (16, 64), (24, 1536), (32, 256), (48, 6144), (64, 1024),
     (96, 192), (128, 512), (256, 64), (256, 3072), (384, 384), (512, 1024), (1024, 96), (2048, 256), (4096, 32),
@@ -126,7 +126,7 @@ HELD_OUT_SIZES = [
 )
 @triton.jit
 def row_softmax(x, out, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """The softmax of each row, with a running maximum."""
+    """Compute the softmax of each row, with a running maximum."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     most = tl.full((ROWS,), -1e30, tl.float32)
     total = tl.zeros((ROWS,), tl.float32)
@@ -165,7 +165,7 @@ def _(size, make):
 )
 @triton.jit
 def transposed(x, out, rows, columns, TM: tl.constexpr, TN: tl.constexpr):
-    """The transpose of a matrix, times two."""
+    """Compute twice the transpose of a matrix."""
     row, column = tl.program_id(0) * TM + tl.arange(0, TM), tl.program_id(1) * TN + tl.arange(0, TN)
     inside = (row[:, None] < rows) & (column[None, :] < columns)
     value = tl.load(x + row[:, None] * columns + column[None, :], mask=inside, other=0.0)
@@ -192,7 +192,7 @@ BATCH_SIZES = [
 )
 @triton.jit
 def row_most(x, out, batch, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):  # noqa: ARG001  # batch: of the grid
-    """The largest number of each row of each matrix."""
+    """Find the largest number of each row of each matrix."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     base = x + tl.program_id(1) * rows * columns
     most = tl.full((ROWS,), -1e30, tl.float32)
@@ -224,7 +224,7 @@ ODD_SIZES = [
 )
 @triton.jit
 def biased_gelu(x, bias, out, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """The GELU, approximated by a sigmoid, of a matrix plus a row."""
+    """Compute the GELU, approximated by a sigmoid, of a matrix plus a row."""
     row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = (row[:, None] < rows) & (column[None, :] < columns)
     at = row[:, None] * columns + column[None, :]

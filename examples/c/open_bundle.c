@@ -2,8 +2,8 @@
  *
  *     open_bundle kernels.silo
  *
- * Kernels for a CPU are native code, which is loaded only where somebody vouches for it. This
- * program was built for one bundle, whose identity it knows: -DBUNDLE_IDENTITY="..." holds what
+ * Kernels for a CPU are native code, which is loaded only if the program vouches for it. This
+ * program was built for one bundle: -DBUNDLE_IDENTITY="..." gives the bundle's identity, which
  * `silo inspect kernels.silo` shows as its sha256. */
 #include <silo.h>
 
@@ -14,12 +14,13 @@
 #include <string.h>
 
 #ifndef BUNDLE_IDENTITY
-#define BUNDLE_IDENTITY "" /* no bundle at all */
+#define BUNDLE_IDENTITY "" /* accepts no bundle */
 #endif
 
-/* The identity is the hash of the manifest, which holds the hash of every piece of code, how it is
- * called, and with which grid. So this says yes to the very file that the program was built for and
- * to no other; `code->sha256` alone would leave open how the code is called. */
+/* Returns whether the code may be loaded. The identity is the hash of the manifest, which holds the
+ * hash of every piece of code, how it is called, and with which grid. So this function accepts the
+ * file that the program was built for, and no other. A comparison of `code->sha256` alone would
+ * leave open how the code is called. */
 static int vouch(void *context, const silo_host_code *code) {
     (void)context;
     return strcmp(code->identity, BUNDLE_IDENTITY) == 0;
@@ -30,7 +31,7 @@ static void log_line(void *context, int level, const char *text) {
     fprintf(stderr, "silo: %s%s\n", level >= SILO_LOG_WARNING ? "warning: " : "", text);
 }
 
-/* Says what went wrong; `what` is what the program was about to do. */
+/* Prints the error of a step of the program, which `what` names, and returns -1. */
 static int report(const char *what, silo_error *error) {
     fprintf(stderr, "%s: %s (%s)\n", what, error->text, silo_code_name(error->code));
     if (error->details != NULL)
@@ -70,7 +71,8 @@ static int run_add(silo_bundle *bundle, size_t count) {
             code = -1;
     printf("add of %zu elements: %s\n", count, code == 0 ? "right" : "wrong");
 
-    /* What does not fit is an error that names the argument, and the program goes on. */
+    /* Arguments that do not fit the kernel give an error that names the argument; the program goes
+     * on. */
     const silo_argument wrong[] = {
         silo_pointer(x, SILO_INT32),
         silo_pointer(y, SILO_INT32),
@@ -105,7 +107,7 @@ static int run_softmax(silo_bundle *bundle, int64_t rows, int64_t columns) {
     const silo_argument arguments[] = {
         silo_pointer(out, SILO_FLOAT32),
         silo_pointer(x, SILO_FLOAT32),
-        silo_int(columns), /* the strides of the rows */
+        silo_int(columns), /* the row stride */
         silo_int(columns),
         silo_int(rows),
         silo_int(columns),

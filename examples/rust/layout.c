@@ -34,7 +34,8 @@ FIELD(silo_host_code, digest, 32);
 FIELD(silo_host_code, data, 40);
 FIELD(silo_host_code, bytes, 48);
 
-/* A newer header may have more at its end: the program says with `size` what it knows. */
+/* A newer header may have more members at the end of a struct: the program states in `size` how
+ * many bytes it knows. */
 _Static_assert(sizeof(silo_options) >= 80, "silo_options");
 FIELD(silo_options, flags, 8);
 FIELD(silo_options, context, 16);

@@ -132,7 +132,7 @@ bool call_operator(const char *name, AtenTensorHandle tensor,
     return torch_call_dispatcher(name, "", stack.data(), TORCH_ABI_VERSION) == TORCH_SUCCESS;
 }
 
-/* Whether a tensor is the result of an operation that autograd recorded (it is not a leaf). */
+/* Returns whether a tensor is the result of an operation that autograd recorded (not a leaf). */
 inline bool is_result(AtenTensorHandle tensor) {
     std::array<StableIValue, 1> stack{};
     return !(call_operator("aten::is_leaf", tensor, stack) &&

@@ -77,8 +77,8 @@ static void *find(const char *name) {
     return symbol;
 }
 
-/* Finds a function and stores it in `*slot`. Searches again in each call until it is found,
- * because tvm-ffi may be loaded after this library. */
+/* Finds a function of tvm-ffi and stores it in `*slot`. Until the function is found, every call
+ * searches again, because tvm-ffi may be loaded after this library. */
 static void *kept(void **slot, const char *name) {
     void *symbol = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
     if (SILO_UNLIKELY(symbol == NULL)) {
@@ -98,8 +98,8 @@ static void *current_stream(int32_t device_type, int32_t device_id) {
 
 /* ---- errors ---- */
 
-/* Returns the name of the Python exception class for an error code. tvm-ffi passes it as a text, so
- * that callers in other languages receive it, too. */
+/* Returns the name of the Python exception class for an error code. tvm-ffi passes the name as a
+ * text, so that callers in other languages receive it, too. */
 static const char *kind_of(int32_t code) {
     switch (code) {
     case SILO_ERROR_USAGE:
@@ -370,8 +370,8 @@ static int read_argument(struct call *call, const struct silo_framework_paramete
                      parameter->name, name_of_type(value->type));
 }
 
-/* Sets `*queue` to the device of the tensors and its current stream. Fails if the call has no
- * tensor. */
+/* Sets `*queue` to the device of the call's tensors and that device's current stream. Fails if the
+ * call has no tensor. */
 static int queue_of(const struct call *call, silo_queue *queue) {
     if (call->first == NULL)
         return silo_fail(call->error, SILO_ERROR_KIND,

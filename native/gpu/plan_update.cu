@@ -12,18 +12,18 @@
 
 #include <cuda_runtime.h>
 
-// Not an unnamed namespace: the symbols in one get a number that changes with each compile.
+// Named, because symbols in an unnamed namespace get a number that changes with each compile.
 namespace silo_plan {
 
 constexpr uint32_t window_bytes = 24576; // bytes of the host's block in shared memory
-// The longest arrays in shared memory; longer ones are read in place.
+// The most nodes and runs that are copied to shared memory; longer arrays are read in place.
 constexpr uint32_t most_nodes = 512, most_runs = 512;
 
 struct Replay {
     const silo_plan_device *plan;
     const uint8_t *block; // the replay's block, in pinned host memory
     const uint8_t *window;
-    uint32_t begin; // offset of the window in the block
+    uint32_t begin; // offset in the block of its part that `window` holds
     const silo_plan_device_node *nodes;
     const silo_plan_run *runs;
     bool trial;
@@ -47,7 +47,7 @@ __device__ __forceinline__ void copy(void *to, const void *from, uint32_t bytes)
         static_cast<uint4 *>(to)[i] = __ldcv(static_cast<const uint4 *>(from) + i);
 }
 
-// Sets those parameters of a node that are in the window, which holds a part of the block.
+// Sets those parameters of a node that are in `window`, the part of the block in shared memory.
 __device__ __forceinline__ cudaError_t set_parameters(const Replay &replay,
                                                       const silo_plan_device_node &node,
                                                       uint32_t from) {

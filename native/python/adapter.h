@@ -26,10 +26,10 @@ struct silo_adapter {
     PyTypeObject *type;
     PyObject *weak; /* owned weak reference to the type; NULL if the type is never freed */
     const struct dl_exchange *exchange;
-    PyObject *stream; /* owned callable: maps a device index to the handle of the library's current
-                         stream */
-    /* owned callable: returns the library's description of an array without an address, else None
-     */
+    PyObject *stream; /* owned callable: maps a device index to the handle of the array library's
+                         current stream */
+    /* owned callable: describes an array that has no address (see silo_adapter_set_reader); it
+     * returns None for an array that has one */
     PyObject *reader;
     enum silo_adapter_kind kind;
     bool negates;              /* the array has a method is_neg (torch's), which may return true */

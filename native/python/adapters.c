@@ -64,8 +64,8 @@ static bool calls_methods(PyTypeObject *type, enum silo_adapter_kind kind) {
     if (kind != SILO_ADAPT_BUFFER)
         return kind == SILO_ADAPT_DLPACK || kind == SILO_ADAPT_DATA_PTR ||
                kind == SILO_ADAPT_CUDA_DICT;
-    /* Since Python 3.12 a class may define __buffer__ in Python; C types have a slot wrapper there.
-     */
+    /* Since Python 3.12 a class may define __buffer__ in Python. In a type written in C, the
+     * attribute __buffer__ is a slot wrapper. */
     PyObject *method = PyObject_GetAttrString((PyObject *)type, "__buffer__");
     const bool is_method = method != NULL && Py_TYPE(method) != &PyWrapperDescr_Type;
     silo_forget_error();
@@ -88,7 +88,8 @@ static const struct dl_exchange *exchange_of(PyTypeObject *type) {
     return api;
 }
 
-/* Recognizes numpy.generic, and numbers of any library that are not arrays. */
+/* Returns the kind of adapter for numpy.generic's subclasses and for number types of any library:
+ * SILO_ADAPT_BOOL, _INT or _FLOAT, else SILO_ADAPT_NOTHING. */
 static enum silo_adapter_kind scalar_kind(PyTypeObject *type) {
     PyObject *name = PyType_GetName(type);
     bool is_bool = name != NULL && (PyUnicode_CompareWithASCIIString(name, "bool") == 0 ||
@@ -132,8 +133,9 @@ static enum silo_adapter_kind classify(PyTypeObject *type) {
         return scalar_kind(type);
     if (PyType_IsSubtype(type, &PyUnicode_Type))
         return SILO_ADAPT_NOTHING;
-    /* CuPy's buffer protocol fails for GPU memory, and its capsules take ten times as long. Only
-     * CuPy is read this way: jax has the attribute too, but there it fails on the CPU. */
+    /* CuPy's buffer protocol fails for GPU memory, and its capsules take ten times as long as this
+     * attribute. Other libraries' arrays are read by the attribute only as a last resort (below):
+     * jax's have it too, but on the CPU reading it fails. */
     if (silo_is_from(type, "cupy") && has(type, s_cuda_dict))
         return SILO_ADAPT_CUDA_DICT;
     if (PyType_GetSlot(type, Py_bf_getbuffer) != NULL)
@@ -222,8 +224,8 @@ static int renew(struct silo_adapter **out) {
     }
     __atomic_store_n(&silo_adapters, table, __ATOMIC_RELEASE);
 #ifndef Py_GIL_DISABLED
-    free(old); /* under the GIL no thread is reading the old table; the adapters themselves do not
-                  move */
+    free(old); /* under the GIL no thread is reading the old table; adapters that callers hold stay
+                  where they are */
 #endif
     return 0;
 }
@@ -332,7 +334,8 @@ int silo_adapt_descriptor(PyTypeObject *type, bool rounds, bool laid_out) {
     return insert(&entry) ? 0 : -1;
 }
 
-/* Stores a type's callable: its reader of arrays (`reads`), else its source of current streams. */
+/* Stores `callable` for a type: as its reader of arrays if `reads` is true, else as its source of
+ * current streams. */
 static int set_callable(PyTypeObject *type, PyObject *callable, bool reads) {
     if (silo_adapter_of(type) == NULL)
         return -1;

@@ -29,7 +29,7 @@ int silo_adapter_set_reader(PyTypeObject *type, PyObject *reader);
 /* Returns whether a type is defined in a package or its modules; never leaves an exception. */
 bool silo_is_from(PyTypeObject *type, const char *package);
 
-/* Stops reading any type through the torch shim. */
+/* From now on no type is read through the torch shim. */
 void silo_unadapt_torch(void);
 
 /* Classifies a type that the table lacks. Returns its adapter, or NULL with an exception set. */

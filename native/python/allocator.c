@@ -18,7 +18,8 @@ int silo_allocator_set(PyObject *allocate) {
     return 0;
 }
 
-/* Returns the bytes that all programs need together, or -1 with an exception set. */
+/* Returns the bytes of scratch memory that all programs of a launch need together (`each` for every
+ * program), or -1 with an exception set. */
 static int64_t total_bytes(const struct silo_plan *plan, const int64_t dims[3], uint64_t each) {
     silo_error error;
     int64_t bytes = 0;
@@ -56,7 +57,8 @@ static int take(const struct silo_plan *plan, const struct silo_binding *binding
         return -1;
     }
     frame->holds.object[frame->holds.objects++] = pair; /* the pair keeps the owner alive */
-    /* Any address of Triton's allocator (`own_allocator`) is accepted, as in Triton itself. */
+    /* An address from Triton's allocator (`own_allocator`) is used even if it is null or not
+     * aligned, because Triton does not check it either. */
     if (own_allocator == NULL && (where == 0 || (align > 1 && where % align != 0))) {
         PyErr_Format(silo_launch_error,
                      "%U needs %lld bytes of scratch memory at a multiple of %u bytes; the "

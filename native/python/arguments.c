@@ -105,8 +105,8 @@ static int view_of_cuda_dict(PyObject *object, struct silo_view *view) {
     return 0;
 }
 
-/* Asks the library's reader about an array. Returns 1 if the array lacks an address, with the
- * reader's description in `view`; 0 if it has one; -1 with an exception set. */
+/* Calls the array library's reader with an array. Returns 1 if the array has no address, with the
+ * reader's description in `view`; 0 if it has an address; -1 with an exception set. */
 static int view_of_reader(PyObject *object, const struct silo_adapter *adapter,
                           struct silo_view *view) {
     PyObject *answer = silo_call_one(adapter->reader, object);

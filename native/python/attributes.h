@@ -8,8 +8,8 @@
 /* Interns the names of the attributes; -1 with an exception set. */
 int silo_attributes_init(void);
 
-/* Returns the dtype that an object's attribute `dtype` names; its bits are 0 if it names none.
- * Never leaves an exception. */
+/* Returns the dtype that an object's attribute `dtype` names. If the attribute is missing or names
+ * no dtype, the result has 0 bits. Never leaves an exception. */
 struct silo_dtype silo_dtype_of_object(PyObject *object);
 
 /* Reads an object's attribute `device` ("cpu", "cuda", "cuda:1") as DLPack's device type and index;

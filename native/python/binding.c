@@ -7,7 +7,8 @@
 
 PyTypeObject *silo_binding_type;
 
-/* Reads the leaves of a struct argument, a tuple of (type, part). */
+/* Reads the leaves (scalars) of a struct argument: `leaves` is a tuple with a pair of texts (type,
+ * part) for each. */
 static int read_leaves(PyObject *leaves, struct silo_struct_form *form) {
     silo_error error;
     memset(form, 0, sizeof *form);
@@ -48,16 +49,16 @@ static int read_axes(PyObject *axes, struct silo_map_form *form) {
     return 0;
 }
 
-/* The forms that a layout item points to. */
+/* The memory for the forms (of a tensor map or a struct) that one layout item points to. */
 struct item_forms {
     struct silo_map_form map;
     struct silo_struct_form members;
 };
 
-/* Reads one item of a layout, a tuple that starts with (slot, type, writes). A struct has (leaves)
- * after these, a part of a descriptor has (part, rank), and a descriptor's map has (element type,
- * element bytes, swizzle, fp4, box); an array's map has (axes) after the members of a descriptor's
- * map. */
+/* Reads one item of a layout, a tuple whose length shows what it describes. All begin with (slot,
+ * type, writes). A scalar or pointer has no more members; a struct has (leaves) after these three;
+ * a part of a descriptor has (part, rank); a descriptor's tensor map has (element type, element
+ * bytes, swizzle, fp4, box); an array's tensor map has these five and (axes). */
 static int read_item(PyObject *item, struct silo_layout_item *out, struct item_forms *forms) {
     struct silo_map_form *form = &forms->map;
     int slot, writes;
@@ -100,8 +101,8 @@ static int read_item(PyObject *item, struct silo_layout_item *out, struct item_f
     return 0;
 }
 
-/* Reads the `count` items of a layout into `items`, whose forms lie in `forms`, and makes the
- * packing of them. The caller frees both arrays. */
+/* Reads the `count` items of a layout into `items`, which point into `forms`, and fills in the
+ * binding's packing from them. The caller frees both arrays. */
 static int parse_items(struct silo_binding *self, PyObject *layout, size_t count,
                        struct silo_layout_item *items, struct item_forms *forms) {
     for (size_t i = 0; i < count; i++) {
@@ -183,8 +184,8 @@ static int binding_traverse(PyObject *object, visitproc visit, void *arg) {
 
 static int binding_clear(PyObject *object) {
     struct silo_binding *self = (struct silo_binding *)object;
-    Py_CLEAR(self->tag); /* the other members are needed while a launch may use the binding, and no
-                            cycle runs through them alone */
+    Py_CLEAR(self->tag); /* only `tag` is cleared: a launch may still use the other members, and a
+                            cycle through these also runs through another object that is cleared */
     return 0;
 }
 

@@ -16,7 +16,8 @@ static SILO_HOT PyObject *bound_call(PyObject *self, PyObject *const *arguments,
     return silo_launcher_invoke(bound->launcher, &bound->grid, arguments, positional, names);
 }
 
-/* Frees a launcher's spare Bound, which owns nothing but a reference to its grid. */
+/* Frees a launcher's spare: the memory of a freed Bound, which owns nothing but a reference to its
+ * grid. */
 static void drop(struct silo_bound *spare) {
     if (spare != NULL) {
         Py_XDECREF(spare->grid_object);
@@ -54,8 +55,9 @@ SILO_HOT PyObject *silo_bound_new(struct silo_launcher *launcher, PyObject *grid
             bound = PyObject_GC_New(struct silo_bound, bound_type);
             if (bound == NULL)
                 return NULL;
-            Py_DECREF((PyObject *)bound_type); /* PyObject_Init below takes this reference, for a
-                                                  new object as for a spare */
+            /* Dropped, because PyObject_Init below takes a reference to the type again, for new
+             * memory as for a spare. */
+            Py_DECREF((PyObject *)bound_type);
         } else {
             Py_XDECREF(bound->grid_object);
         }

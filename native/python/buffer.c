@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 struct host_buffer {
-    /* Its memory is 64-byte aligned, and owned unless `owner` is set. */
+    /* The array's memory is 64-byte aligned. This object owns the memory unless `owner` is set. */
     struct silo_tensor_object base;
     PyObject *owner; /* owned: the HostBuffer whose memory this buffer views */
     Py_ssize_t byte_strides[SILO_MAX_AXES]; /* the strides for the buffer protocol */

@@ -42,8 +42,8 @@ static int ask_binding(struct silo_reader *reader, void *context, silo_error *er
                          error) == 0 &&
         silo_served_grid(kernel, variant, &about->device, grid, error) == 0)
         return 0;
-    silo_packing_clear(packing); /* cleared because the function is called again once plug-ins have
-                                    given their names */
+    silo_packing_clear(packing); /* cleared, because this function is called again once plug-ins
+                                    have added names that the manifest uses */
     silo_grid_clear(grid);
     memset(packing, 0, sizeof *packing);
     memset(grid, 0, sizeof *grid);
@@ -68,8 +68,8 @@ static PyObject *effects_of(const struct silo_signature *signature) {
     return effects;
 }
 
-/* Returns the device facts of a dict, an array that the caller frees; the names in it are borrowed
- * from the dict's keys. Returns NULL with an exception set. */
+/* Reads a dict of device facts (name: number) into a new array, which the caller frees. The names
+ * are borrowed from the dict's keys. Returns NULL with an exception set. */
 static struct silo_device_fact *facts_of(PyObject *dict, uint32_t *count) {
     const Py_ssize_t size = PyDict_Size(dict);
     struct silo_device_fact *facts = PyMem_Calloc((size_t)size + 1, sizeof *facts);

@@ -1,4 +1,4 @@
-/* The blobs of an open bundle. Methods of OpenBundle (bundle_type.c describes them). */
+/* Methods of OpenBundle that return the blobs of an open bundle; bundle_type.c describes them. */
 #ifndef SILO_BUNDLE_BLOBS_H
 #define SILO_BUNDLE_BLOBS_H
 

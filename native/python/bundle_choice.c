@@ -82,8 +82,8 @@ static const char *name_of(struct request *request, PyObject *object) {
     return text_of(request, object, &text) == 0 ? text.data : NULL;
 }
 
-/* Returns whether an object is of a class of silo.core, by the class's name; -1 with an exception
- * set. */
+/* Returns whether an object is an instance of the class `class_name` of a module of silo.core: 1,
+ * 0, or -1 with an exception set. */
 static int is_of(PyObject *object, const char *module_name, const char *class_name) {
     PyObject *module = PyImport_ImportModule(module_name);
     PyObject *type = module ? PyObject_GetAttrString(module, class_name) : NULL;
@@ -170,7 +170,7 @@ static int object_value(struct request *request, PyObject *object, struct silo_v
         Py_XDECREF(items);
         return result;
     }
-    if (PyIndex_Check(object)) { /* an integer of another library */
+    if (PyIndex_Check(object)) { /* an integer of another library, such as numpy.int64 */
         PyObject *number = PyNumber_Index(object);
         if (number != NULL) {
             const int result = integer_value(request, number, value);
@@ -228,7 +228,8 @@ static const int64_t *numbers_of(struct request *request, PyObject *sequence, Py
     return numbers;
 }
 
-/* Reads the extents of an array: None, (shape, strides or None), or the word of a layout. */
+/* Reads the extents of an array: None, a pair (shape, strides or None), or an int, the word of a
+ * dynamic layout. */
 static int read_extents(struct request *request, PyObject *extents,
                         struct silo_argument_facts *facts) {
     Py_ssize_t rank = 0, steps = 0;
@@ -302,8 +303,8 @@ static int read_options(struct request *request, PyObject *pairs) {
     return 0;
 }
 
-/* Reads a call, a tuple (arguments, options, grid, the error's text if a grid is needed and
- * missing). */
+/* Reads a call, a tuple (arguments, options, grid, text of the error to raise if the kernel needs a
+ * grid and the call has none). */
 static int read_call(struct request *request, PyObject *call) {
     PyObject *rows, *options, *grid, *without;
     Py_ssize_t axes = 0;
@@ -352,8 +353,8 @@ static int read_facts(struct request *request, PyObject *pairs) {
     return 0;
 }
 
-/* Reads the rules, each a tuple (target, blob kind, whether the device runs such blobs, the
- * reason). */
+/* Reads the device's rules, each a tuple (target, blob kind, whether the device runs blobs of this
+ * kind for this target, the reason). */
 static int read_rules(struct request *request, PyObject *rows) {
     const Py_ssize_t count = PyTuple_Size(rows);
     struct silo_run_rule *rules = array_of(request, count, sizeof *rules);
@@ -480,7 +481,8 @@ static int ask_decisions(struct silo_reader *reader, void *context, silo_error *
     const struct silo_kernel_info *info = silo_reader_kernel(reader, request->kernel, error);
     if (info == NULL || check_arguments(info, request, error) != 0)
         return -1;
-    /* Free the decisions of an earlier call, which lacked the plug-ins' names. */
+    /* This function is called again once plug-ins have added names: free the decisions of the first
+     * call, which was made without these names. */
     decisions_end(about);
     about->count = info->variant_count;
     about->decisions = calloc((size_t)about->count + 1, sizeof *about->decisions);

@@ -1,12 +1,13 @@
-/* Checks calls from Python against a bundle's kernels, and chooses among the variants:
- * native/core/held.h and choice.h for Python objects. A call and a device are tuples:
+/* Checks calls from Python against a bundle's kernels, and chooses among the variants: converts
+ * Python objects for the functions of native/core/held.h and choice.h. A call and a device are
+ * tuples:
  *
  *   call    (arguments, options, grid or None, text for a call that gives no grid and needs one)
  *   argument (kind, DLPack type code, bits, flags, block or None, extents, value): kinds and flags
  *           as in argument_word.h; extents are None, (shape, strides or None), or the word of a
- *           dynamic layout; value is that of a scalar or a constexpr, else None
- *   device  (target, {fact: number}, rules), with a rule (target, blob kind, runs, reason) for code
- *           that the device decides on by itself */
+ *           dynamic layout; value is the value of a scalar or a constexpr, else None
+ *   device  (target, {fact: number}, rules); a rule is (target, blob kind, runs, reason): whether
+ *           the device itself runs code of this kind for this target, and why not */
 #ifndef SILO_BUNDLE_CHOICE_H
 #define SILO_BUNDLE_CHOICE_H
 

@@ -18,7 +18,8 @@ static int ask(PyObject *self, silo_question *question, void *about) {
     return silo_py_bundle_ask((struct silo_py_bundle *)self, question, about);
 }
 
-/* Returns a Python number, which must be below `count`; -1 with an exception set. */
+/* Returns `object` as an integer from 0 to count - 1; -1 with an exception set, which calls the
+ * number a `noun`. */
 static int64_t number_below(PyObject *object, uint64_t count, const char *noun) {
     const long long number = PyLong_AsLongLong(object);
     if (number == -1 && PyErr_Occurred())
@@ -334,7 +335,7 @@ static int ask_row(struct silo_reader *reader, void *about, silo_error *error) {
     return row->row != NULL ? 0 : -1;
 }
 
-/* Returns the number of the table with a name; -1 with an exception set. */
+/* Returns the number of the table that is called `name`; -1 with an exception set. */
 static int table_named(const char *name) {
     const int table = silo_table_named(name);
     if (table < 0)
@@ -391,7 +392,8 @@ PyObject *silo_py_bundle_sources(PyObject *self, PyObject *number_object) {
         const struct silo_json *index = silo_json_member(&variants->items[i], "source");
         if (index == NULL || index->type != SILO_JSON_INT || index->integer < 0 ||
             index->integer >= table->count || index->integer == about.number)
-            continue; /* the index is missing or out of range, or its row was added just now */
+            continue; /* the index is missing or out of range, or it is the index of the variant
+                         before, whose row was added */
         about.number = (uint32_t)index->integer;
         if (ask(self, ask_row, &about) != 0) {
             Py_CLEAR(set);

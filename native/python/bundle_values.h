@@ -1,5 +1,5 @@
-/* Kernels, variants and table rows of an open bundle as values. Methods of OpenBundle
- * (bundle_type.c describes them). */
+/* Methods of OpenBundle that return kernels, variants and table rows of an open bundle as Python
+ * values; bundle_type.c describes them. */
 #ifndef SILO_BUNDLE_VALUES_H
 #define SILO_BUNDLE_VALUES_H
 

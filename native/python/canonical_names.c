@@ -4,8 +4,8 @@
 
 struct silo_canonical silo_canonical[SILO_CANONICAL_NAMES];
 
-/* A hash table of tuples, by the addresses of their names. */
-static PyObject *tuples[CACHED_TUPLES]; /* owned tuples; NULL if empty */
+/* A hash table of argument-name tuples; the hash is made from the addresses of the names. */
+static PyObject *tuples[CACHED_TUPLES]; /* owned tuples; NULL if the slot is empty */
 
 SILO_NOINLINE PyObject *silo_canonical_slow(PyObject *name) {
     if (!PyUnicode_CheckExact(name))
@@ -16,7 +16,8 @@ SILO_NOINLINE PyObject *silo_canonical_slow(PyObject *name) {
     PyUnicode_InternInPlace(&interned);
     entry->name = Py_NewRef(name);
     entry->interned = interned;
-    Py_XDECREF(old); /* only the name is released: calls in progress may use the interned string */
+    Py_XDECREF(old); /* releases the old name; its interned string is never released, because calls
+                        in progress may use it */
     return interned;
 }
 

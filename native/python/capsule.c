@@ -81,6 +81,6 @@ bool silo_buffer_failed(PyObject *object) {
 int silo_shape_of_capsule(PyObject *capsule, struct silo_shape *shape) {
     bool readonly;
     const struct dl_tensor *tensor = silo_tensor_of_capsule(capsule, &readonly);
-    shape->whole = true; /* DLPack counts strides in elements */
+    shape->whole = true; /* DLPack counts strides in whole elements */
     return tensor ? silo_shape_of_tensor(tensor, shape) : -1;
 }

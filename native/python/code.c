@@ -11,8 +11,9 @@ PyTypeObject *silo_cpu_module_type, *silo_gpu_module_type;
  * raises `error`. */
 static PyObject *wrap(PyTypeObject *type, struct silo_binary *binary, silo_error *error) {
     if (binary == NULL) {
-        if (error->code == SILO_ERROR_MEMORY) /* memory of the host, or of the device: then the
-                                                 error has the driver's text */
+        /* silo_raise chooses MemoryError if the host's memory ran out, and DeviceError with the
+         * driver's text if the device's did. */
+        if (error->code == SILO_ERROR_MEMORY)
             silo_raise(error);
         else
             silo_raise_as(silo_device_error, error);
@@ -83,7 +84,8 @@ static void code_dealloc(PyObject *object) {
         PyObject_ClearWeakRefs(object);
     if (silo_gpu_ending()) {
         silo_binary_release(binary);
-    } else { /* the release may wait for a kernel that itself waits for a Python callback */
+    } else { /* the GIL is released, because the release may wait for a kernel that itself waits for
+                a Python callback */
         Py_BEGIN_ALLOW_THREADS silo_binary_release(binary);
         Py_END_ALLOW_THREADS
     }

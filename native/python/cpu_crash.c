@@ -107,7 +107,8 @@ static void pass_on(int signal, siginfo_t *info, void *machine, struct sigaction
     if (old_action->sa_flags & SA_SIGINFO) {
         old_action->sa_sigaction(signal, info, machine);
     } else if (old_action->sa_handler == SIG_IGN && info->si_code <= 0) {
-        return; /* a process sent the signal; a signal of a fault cannot be ignored */
+        return; /* a process sent this signal; a signal of a fault cannot be ignored, because the
+                   fault would occur again */
     } else if (old_action->sa_handler != SIG_DFL && old_action->sa_handler != SIG_IGN) {
         old_action->sa_handler(signal);
     } else {
@@ -145,7 +146,7 @@ static void install(void) {
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_sigaction = handle;
-    /* Run on the thread's alternate stack, if it has one. */
+    /* SA_ONSTACK: the handler runs on the thread's alternate stack, if the thread has one. */
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     sigemptyset(&action.sa_mask);
     for (int i = 0; i < WATCHED; i++)
@@ -155,7 +156,8 @@ static void install(void) {
 
 void silo_cpu_watch_faults(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    static bool done; /* relaxed: a thread that sees it late only calls pthread_once again */
+    static bool done; /* read and written relaxed: a thread that still reads false only calls
+                         pthread_once again */
     if (__atomic_load_n(&done, __ATOMIC_RELAXED))
         return;
     pthread_once(&once, install);

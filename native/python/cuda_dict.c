@@ -13,8 +13,8 @@ int silo_cuda_dict_init(void) {
     return silo_intern(names, sizeof names / sizeof *names);
 }
 
-/* Reads the shape from the dictionary. Returns 1, or 0 without a shape; -1 with an exception set.
- */
+/* Reads the shape from the dictionary. Returns 1, or 0 if the dictionary has no shape; -1 with an
+ * exception set. */
 static int read_shape(PyObject *dict, int32_t itemsize, struct silo_shape *shape) {
     PyObject *sizes = PyDict_GetItemString(dict, "shape"); /* borrowed */
     PyObject *strides = PyDict_GetItemString(dict, "strides");
@@ -30,8 +30,8 @@ static int read_shape(PyObject *dict, int32_t itemsize, struct silo_shape *shape
     return result == 0 ? 1 : -1;
 }
 
-/* Returns the dtype of a typestr such as "<f4". If numpy lacks a letter for a type, the object's
- * attribute dtype decides. */
+/* Returns the dtype of a typestr such as "<f4". The typestr has no letter for some types (bfloat16,
+ * 8-bit floats); their dtype is read from the object's attribute dtype. */
 static struct silo_dtype dtype_of_typestr(PyObject *object, const char *text) {
     static const char letters[] = "iufb";
     static const uint8_t codes[] = {SILO_INT, SILO_UINT, SILO_FLOAT, SILO_BOOL};

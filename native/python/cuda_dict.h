@@ -8,8 +8,9 @@
 /* Interns the names of attributes; -1 with an exception set. */
 int silo_cuda_dict_init(void);
 
-/* Reads all of an object's dictionary into `view` and `shape`; the device is not in it. Returns 1,
- * or 0 without a shape; -1 with an exception set, for example for an impossible shape. */
+/* Reads all of an object's dictionary into `view` and `shape`. The dictionary does not name the
+ * device. Returns 1, or 0 if it has no shape; -1 with an exception set, for example for an
+ * impossible shape. */
 int silo_cuda_dict_read(PyObject *object, struct silo_view *view, struct silo_shape *shape);
 
 /* Fills in the device of the array, which follows from its address. */

@@ -49,7 +49,7 @@ struct silo_members silo_members_of(PyObject *object) {
                            freed by another thread */
     members.dict = PyObject_GenericGetDict(object, NULL);
     if (members.dict == NULL)
-        silo_forget_error(); /* the class has slots and no dictionary */
+        silo_forget_error(); /* objects of a class with __slots__ have no dictionary */
 #endif
     return members;
 }
@@ -163,7 +163,8 @@ PyObject *silo_descriptor_stored_map(struct silo_members *members) {
 }
 
 int silo_descriptor_keep(PyObject *object, PyObject *map) {
-    /* The type's own __setattr__ is not used, because a frozen dataclass's raises. */
+    /* The type's own __setattr__ is not called, because a frozen dataclass's __setattr__ raises an
+     * error. */
     return PyObject_GenericSetAttr(object, s_map, map);
 }
 

@@ -9,7 +9,7 @@
 #include "python.h"
 #include "shape.h"
 
-/* The objects that a descriptor of a call belongs to. */
+/* The Python objects of one tensor descriptor of a call. */
 struct silo_descriptor_owner {
     PyObject *object; /* the descriptor, borrowed from the call */
     PyObject *base;   /* its base array, borrowed from objects that the call holds */
@@ -36,7 +36,8 @@ struct silo_members silo_members_of(PyObject *object);
 /* Returns the base array, a new reference, or NULL with an exception set. */
 PyObject *silo_descriptor_base(struct silo_members *members);
 
-/* These read the integers of a member; they return their number, or -1 with an exception set. */
+/* Read the descriptor's shape and its strides. Each returns the number of integers, or -1 with an
+ * exception set. */
 int silo_descriptor_extents(struct silo_members *members, int64_t values[SILO_MAX_RANK]);
 int silo_descriptor_strides(struct silo_members *members, int64_t values[SILO_MAX_RANK]);
 int silo_descriptor_block(struct silo_members *members, int64_t values[SILO_MAX_RANK]);

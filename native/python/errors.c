@@ -46,7 +46,8 @@ int silo_raise_as(PyObject *type, silo_error *error) {
     return -1;
 }
 
-/* Returns the name in silo.errors of the class for an error's code; NULL for MemoryError. */
+/* Returns the name of the class in silo.errors for an error's code, or NULL if the error is a
+ * MemoryError. */
 static const char *class_of(const silo_error *error) {
     switch ((enum silo_code)error->code) {
     case SILO_ERROR_FOREIGN:
@@ -225,8 +226,9 @@ PyObject *silo_describe(PyObject *object) {
     return result;
 }
 
-/* Returns what Python knows about an argument that could not be read, for example which wrapper it
- * is; NULL if nothing. Never leaves an exception. */
+/* Returns a sentence that Python code has about an argument that could not be read (for example,
+ * which library wrapped the array), a new reference; NULL if there is none. Never leaves an
+ * exception. */
 static PyObject *remark_on(PyObject *object) {
     PyObject *module = PyImport_ImportModule("silo.launch.arrays_without_memory");
     PyObject *explain = module ? PyObject_GetAttrString(module, "explain_wrapped") : NULL;

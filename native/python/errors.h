@@ -21,8 +21,8 @@ int silo_raise(silo_error *error);
  * the host is out of memory, it is still a MemoryError. Returns -1. */
 int silo_raise_as(PyObject *type, silo_error *error);
 
-/* Raises an ArgumentError "KERNEL: argument 'NAME' needs WANTED, got <description of object>", with
- * an exception that is already set as its cause. Returns -1. */
+/* Raises an ArgumentError "KERNEL: argument 'NAME' needs EXPECTED, got <description of object>". An
+ * exception that is already set becomes its cause. Returns -1. */
 int silo_bad_argument(PyObject *kernel, PyObject *name, const char *expected, PyObject *got);
 
 /* Returns a short description of an argument (new reference): its type, and its value or its dtype

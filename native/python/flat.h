@@ -7,8 +7,7 @@
 #include "python.h"
 
 struct silo_flat {
-    PyObject **values; /* owned, with references, because the call may change the dict that they
-                          came from */
+    PyObject **values; /* owned references, because the call may change the dict that they are in */
     Py_ssize_t positional, count;
     PyObject *names; /* owned tuple, or NULL */
 };

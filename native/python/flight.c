@@ -201,9 +201,9 @@ static bool is_address(uint64_t code, const struct silo_parameter *parameter) {
            parameter->kind == SILO_PARAMETER_POINTER;
 }
 
-/* Returns a copy of a kind, with the text from Python, in pages that become read-only. If Python
- * gave no text, the error is printed on standard error and the text is {}. Returns NULL if memory
- * runs out. */
+/* Returns a copy of a flight kind (the facts that all launches of a binding share), with the JSON
+ * text from Python, in pages that become read-only. If Python gave no text, the error is printed on
+ * standard error and the text is {}. Returns NULL if memory runs out. */
 static struct silo_flight_kind *keep_kind(const struct silo_flight_kind *local, PyObject *object) {
     char *data = (char *)(uintptr_t)"{}";
     Py_ssize_t bytes = 2;
@@ -372,7 +372,8 @@ static PyObject *py_probe(PyObject *module, PyObject *args) {
             Py_RETURN_FALSE;
         const char *implementation;
         memcpy(&implementation, silo_torch_handle(tensor), sizeof implementation);
-        /* A TensorImpl has its storage in its first 64 bytes, and a StorageImpl has at least 64. */
+        /* The pointer to the storage is in the first 64 bytes of a TensorImpl; a StorageImpl has at
+         * least 64 bytes. */
         const ptrdiff_t now[3] = {
             place_of(implementation, 64, storage),
             place_of((const char *)(uintptr_t)storage, 64, data),

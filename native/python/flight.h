@@ -15,8 +15,8 @@ struct silo_flight_kind *silo_flight_kind_of(const struct silo_launcher *self,
                                              struct silo_binding *binding,
                                              const struct silo_frame *frame);
 
-/* Records a launch that is about to be made. Returns its slot, and stores its number in `*number`.
- */
+/* Records a launch that is about to be made. Returns the launch's slot, and stores the launch's
+ * number in `*number`. */
 struct silo_flight_slot *silo_flight_record(const struct silo_plan *plan,
                                             const struct silo_inputs *inputs,
                                             const struct silo_flight_kind *kind,

@@ -18,7 +18,7 @@ enum {
     ALIGN = 64,
 };
 
-static char default_path[PATH_BYTES]; /* "" until silo_flight_file_open */
+static char default_path[PATH_BYTES]; /* empty until silo_flight_file_open sets it */
 /* the path with the process id added, used if a file exists at the first path */
 static char second_path[PATH_BYTES];
 static uint64_t most_bytes;
@@ -27,7 +27,7 @@ static atomic_bool written;                 /* a report was written to one of th
 
 /* ---- bytes ---- */
 
-/* The bytes of an array in the file. */
+/* The place of one array's bytes in the report file. */
 struct array_blob {
     uint64_t launch, address, offset, bytes;
     bool copy; /* copied before the launch; if false, read when the report is written */
@@ -164,8 +164,8 @@ static void put_string(const char *text) {
 
 /* ---- launches ---- */
 
-/* Finds the slot of a launch. Returns false if a thread is writing the slot, or if it has another
- * launch. */
+/* Finds the slot of a launch. Returns false if a thread is writing the slot, or if the slot holds a
+ * later launch. */
 static bool read_slot(uint64_t number, struct silo_flight_slot **slot) {
     *slot = silo_flight_slot_at(number);
     return __atomic_load_n(&(*slot)->number, __ATOMIC_ACQUIRE) == number && (*slot)->kind != NULL;
@@ -409,9 +409,9 @@ const char *silo_flight_write(const struct silo_flight_cause *cause, const char 
     return written_path;
 }
 
-/* Returns whether an error of CUDA or ROCm loses the process's context, so that every later call
- * fails too: an illegal address, an assertion, a stack or instruction error, or 719 (any other
- * launch failure). */
+/* Returns whether an error code of CUDA or ROCm means that the process has lost its context, so
+ * that every later call fails too: an illegal address, an assertion, a stack or instruction error,
+ * or code 719 (any other launch failure). */
 static bool is_sticky(int code) {
     return code == SILO_GPU_ILLEGAL_ADDRESS || code == SILO_GPU_ASSERT ||
            (code >= SILO_GPU_STACK_ERROR && code <= SILO_GPU_LAUNCH_FAILED);

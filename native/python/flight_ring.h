@@ -40,9 +40,9 @@ struct silo_flight_copies {
     struct silo_flight_copy copy[];
 };
 
-/* One launch. After each address in `words` follow the start and the bytes of its allocation; 0
- * bytes mean that these are unknown. With SILO_FLIGHT_VIEW set in the bytes, both describe only the
- * array, because its allocation is unknown. */
+/* One launch. In `words`, each address is followed by the start of its allocation and the
+ * allocation's size in bytes; a size of 0 means that both are unknown. With SILO_FLIGHT_VIEW set in
+ * the size, both describe only the array, because its allocation is unknown. */
 struct silo_flight_slot {
     uint64_t number; /* 1 for the first launch; 0 while the slot is being written */
     struct silo_flight_kind *kind;
@@ -55,17 +55,18 @@ struct silo_flight_slot {
 
 #define SILO_FLIGHT_VIEW (UINT64_C(1) << 63)
 /* Bytes of a slot; parameters that do not fit are left out. It is an odd number of cache lines:
- * with a power of two, all slots would share a quarter of the cache. */
+ * with a power of two, the first lines of all slots would compete for the same few sets of a cache.
+ */
 #define SILO_FLIGHT_STRIDE 1088
 #define SILO_FLIGHT_WORDS                                                                          \
     ((SILO_FLIGHT_STRIDE - sizeof(struct silo_flight_slot)) / sizeof(uint64_t))
 
 extern struct silo_flight_ring {
     bool on;
-    bool copies; /* a launch had copies, so every launch looks for its thread's copies, which takes
-                    time */
-    uint32_t mask;        /* the number of slots minus 1 */
-    uint64_t last;        /* the number of the last launch */
+    bool copies;   /* set once a launch had copies: from then on every launch looks for copies that
+                      its thread made, which takes time */
+    uint32_t mask; /* the number of slots minus 1 */
+    uint64_t last; /* the number of the last launch */
     uint64_t cleared;     /* launches up to this number are not reported */
     unsigned char *slots; /* owned; never freed */
     /* Owned: all kinds by their number; a new list replaces a full one. */

@@ -43,7 +43,8 @@ struct silo_frame {
     struct silo_holds holds;
     /* The slot of a descriptor parameter holds an index into this array. */
     struct silo_descriptor *descriptors;
-    /* As in silo_values; NULL unless extents are part of the launcher's keys. */
+    /* As in struct silo_values: for each parameter, the number of axes, the extents and the strides
+     * of its array; NULL unless extents are part of the launcher's keys. */
     const uint64_t **layouts;
     uint64_t *passed; /* where to write the next shape and strides that the kernel receives but the
                          key lacks */

@@ -86,7 +86,7 @@ PyObject *silo_py_evaluate(PyObject *module, PyObject *args) {
     if ((size_t)size % sizeof(silo_instruction) != 0)
         return PyErr_Format(PyExc_ValueError, "%zd bytes are not a program", size);
     struct gathered *gathered = PyMem_Malloc(sizeof *gathered);
-    /* Aligned, which the contents of a bytes object need not be. */
+    /* A copy in aligned memory, because the contents of a bytes object need not be aligned. */
     silo_instruction *program = PyMem_Malloc((size_t)size + 1);
     PyObject *result = NULL;
     if (gathered == NULL || program == NULL) {
@@ -147,7 +147,7 @@ PyObject *silo_py_tabulate(PyObject *module, PyObject *args) {
         if (count < 0)
             break;
     }
-    /* Aligned, as the instructions require. */
+    /* A copy in aligned memory, as instructions require. */
     silo_instruction *program = PyMem_Malloc((size_t)size + 1);
     PyObject *result = NULL;
     if (axes < 0) {

@@ -104,8 +104,8 @@ struct arrays {
     int32_t itemsizes[SILO_MAX_PARAMETERS];
 };
 
-/* Reads the shapes that the grid's programs need into `shapes`, which the caller owns and which has
- * one entry for each of these arrays. */
+/* Reads the shapes of the arrays that the grid's expressions use into `shapes`, which the caller
+ * owns and which has one entry for each of these arrays. */
 static int read_arrays(const struct silo_grid_programs *grid, const struct silo_plan *plan,
                        PyObject *const *arguments, struct arrays *out, struct silo_shape *shapes) {
     memset(out, 0, sizeof *out);
@@ -113,7 +113,8 @@ static int read_arrays(const struct silo_grid_programs *grid, const struct silo_
         const uint16_t slot = grid->arrays[i];
         PyObject *object = slot < plan->count ? arguments[slot] : NULL;
         if (object == NULL)
-            continue; /* the evaluator reports that the slot is empty */
+            continue; /* the argument is absent; evaluating the expression then reports that its
+                         slot is empty */
         if (SILO_UNLIKELY(silo_stood_for(object) != NULL))
             object = silo_stood_for(object);
         const struct silo_adapter *adapter = silo_adapter_of(Py_TYPE(object));

@@ -7,8 +7,8 @@
 
 struct silo_plan;
 
-/* Decodes the grid's programs from a tuple of 1 to 3 bytes objects. Returns -1 with an exception
- * set; silo_grid_clear is to be called in either case. */
+/* Decodes the grid's expressions, one for each dimension, from a tuple of 1 to 3 bytes objects.
+ * Returns -1 with an exception set; silo_grid_clear is to be called in either case. */
 int silo_grid_decode(struct silo_grid_programs *grid, PyObject *programs);
 
 /* Reads the dimensions from an int, or from a tuple or list of 1 to 3 ints. A negative dimension is

@@ -13,8 +13,9 @@ struct silo_gpu *silo_gpu_get_open(const char *kind, const char *library);
 /* Returns a device whose context exists, or NULL with an exception set. */
 struct silo_gpu_device *silo_gpu_get_device(const char *kind, int32_t index);
 
-/* Names the settings for the drivers' libraries, and registers an exit function after which nothing
- * is freed or waited for. Returns -1 with an exception set. */
+/* Stores the names of the settings SILO_CUDA_LIBRARY and SILO_HIP_LIBRARY for error messages, and
+ * registers an exit function after which nothing is freed or waited for. Returns -1 with an
+ * exception set. */
 int silo_gpu_device_init(void);
 
 /* Raises "<action>: <NAME>: <text> (<code>)" and returns -1. */

@@ -127,7 +127,7 @@ static PyObject *py_current(PyObject *module, PyObject *args) {
     return PyLong_FromLong(index);
 }
 
-/* Calls `query` with the device of (kind, index) current and the GIL released. */
+/* Makes the device of (kind, index) current, releases the GIL and calls `query`. */
 static int on_device(PyObject *args, const char *action,
                      int (*query)(struct silo_gpu *gpu, size_t *answer), size_t *answer) {
     const char *kind;

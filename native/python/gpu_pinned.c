@@ -9,8 +9,8 @@
 
 struct pinned_memory {
     PyObject_HEAD struct silo_gpu_device *device;
-    void *memory; /* owned: allocated by the driver and freed with the object; NULL if it is
-                     empty */
+    void *memory; /* owned: allocated by the driver and freed with the object; NULL for memory of 0
+                     bytes */
     Py_ssize_t bytes;
 };
 

@@ -41,8 +41,9 @@ void silo_extents_clear(struct silo_extents *extents) {
     extents->parameters = NULL;
 }
 
-/* Reads the shape of an argument. If the argument's descriptor, capsule or buffer was kept, the
- * shape comes from there, because the object might return another one if it were asked again. */
+/* Reads the shape of an argument. If the call has kept the argument's descriptor, capsule or
+ * buffer, the shape is read from that, because the object might return a different one if asked
+ * again. */
 static int shape_of(int32_t index, PyObject *object, struct silo_held position,
                     const struct silo_frame *frame, struct silo_shape *shape) {
     const struct silo_holds *holds = &frame->holds;
@@ -167,7 +168,7 @@ int silo_extents_again(const struct silo_plan *plan, const struct silo_extents *
             return silo_bad_argument(plan->kernel, plan->names[i], SILO_CONTIGUOUS_WORDS,
                                      arguments[i]);
         }
-        /* The whole layout was read, even if the key has only a part of it. */
+        /* frame->layouts has the whole layout, although the key may have only a part of it. */
         if (frame->layouts[i] != NULL)
             expected = frame->layouts[i];
         const size_t bytes = (size_t)expected[0] * sizeof *expected;

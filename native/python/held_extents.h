@@ -1,5 +1,5 @@
-/* Extents of arrays and grids as words of the guard key (extents.h): from the objects of a call to
- * the words, and back. */
+/* Converts the extents of a call's arrays and grid to words of the guard key (extents.h), and back.
+ */
 #ifndef SILO_HELD_EXTENTS_H
 #define SILO_HELD_EXTENTS_H
 
@@ -31,15 +31,15 @@ struct silo_held {
     uint32_t objects;
 };
 
-/* Adds the words of argument `index`, which was read into the frame. Returns -1 with an
- * ArgumentError set. */
+/* Appends the words of argument `index`'s extents to frame->extents; the argument itself was read
+ * into the frame before. Returns -1 with an ArgumentError set. */
 int silo_extents_read(const struct silo_plan *plan, const struct silo_extents *extents,
                       int32_t index, PyObject *object, struct silo_held position,
                       struct silo_frame *frame);
 
-/* Adds the words of an argument that is a plain torch.Tensor. Returns false if nothing was added
- * and silo_extents_read must handle the argument. `object` is NULL if the call leaves the argument
- * out. */
+/* Appends the words of an argument that is a plain torch.Tensor. Returns false if nothing was
+ * appended and silo_extents_read must handle the argument. `object` is NULL if the call leaves the
+ * argument out. */
 SILO_INLINE bool silo_extents_of_tensor(const struct silo_extents *extents, int32_t index,
                                         PyObject *object, struct silo_frame *frame) {
     const unsigned extent = extents->parameters[index];
@@ -74,8 +74,8 @@ SILO_INLINE bool silo_extents_of_tensor(const struct silo_extents *extents, int3
     return true;
 }
 
-/* Adds the words of the grid, before the words of any argument; `dims` is NULL if the call gives no
- * grid. */
+/* Appends the words of the grid, before the words of any argument; `dims` is NULL if the call gives
+ * no grid. */
 void silo_extents_read_grid(const int64_t *dims, struct silo_frame *frame);
 
 /* Checks, after Python code ran during the call, that the arrays still have the extents in the key.

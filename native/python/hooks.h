@@ -12,8 +12,8 @@ enum silo_lookers {
 };
 
 extern uint8_t silo_hooks_on; /* bits of enum silo_lookers; 0 if nothing observes launches */
-extern bool silo_hooks_each;  /* a hook wants to see each launch of a plan, so recorded launches are
-                                 not replayed at once */
+extern bool silo_hooks_each;  /* a hook wants to see each launch of a plan, so a plan's launches are
+                                 made one by one instead of in one replay */
 
 /* Calls the hook of `set_hooks`: enter(kernel, arguments, config, grid, stream, device, effects,
  * tag of the binding) -> token. Returns the token, a new reference, or NULL with the hook's
@@ -21,9 +21,10 @@ extern bool silo_hooks_each;  /* a hook wants to see each launch of a plan, so r
 PyObject *silo_hooks_enter(const struct silo_launcher *self, const struct silo_inputs *inputs,
                            const struct silo_binding *binding, const int64_t dims[3], void *stream);
 
-/* Calls the hook for a replay of recorded launches, which it sees as one launch: the grid is
- * (launches, 1, 1), and `parts`, a tuple, has the kernels' names. `function` belongs to any of the
- * launches, NULL on a CPU. Returns the token, or NULL with an exception set. */
+/* Calls the hook for a replay of recorded launches, which the hook sees as one launch: the grid is
+ * (launches, 1, 1), and `parts` is a tuple of the kernels' names. `function` is the function of any
+ * of the launches, from which the device is read; it is NULL on a CPU. Returns the token, or NULL
+ * with an exception set. */
 PyObject *silo_hooks_enter_plan(PyObject *name, PyObject *arguments,
                                 const struct silo_function *function, void *stream, PyObject *tag,
                                 PyObject *parts);

@@ -46,7 +46,7 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
                                const bool guarded, const bool is_held) {
     const struct silo_plan *plan = &self->plan;
     uint32_t words = (uint32_t)plan->count;
-    int open = -1; /* unknown so far */
+    int open = -1; /* the result of leaves_open; -1 until it is called */
     for (int32_t i = 0; i < plan->count; i++) {
         const struct silo_parameter *parameter = &plan->parameters[i];
         PyObject *object = inputs->arguments[i];
@@ -142,8 +142,8 @@ SILO_INLINE int read_stream(const struct silo_plan *plan, const struct silo_inpu
                                stream);
 }
 
-/* Returns whether Triton's hooks are set, which then see the launch. `inputs->triton` is set only
- * for launchers with SILO_ROUTE_TRITON. */
+/* Returns whether a launch of a Triton program must call Triton's hooks. `inputs->triton` is set
+ * only for launchers with SILO_ROUTE_TRITON. */
 SILO_INLINE bool has_triton_hooks(const struct silo_launcher *self,
                                   const struct silo_inputs *inputs) {
     return self->route == SILO_ROUTE_TRITON && inputs->triton->settings->enter != NULL;
@@ -191,7 +191,8 @@ static int find_grid(struct silo_launcher *self, const struct silo_inputs *input
         return silo_grid_parse(self->plan.kernel, inputs->grid, dims);
     }
     if (grid == NULL && self->fixed != NULL && self->grid_object != NULL)
-        grid = &self->grid; /* a grid given with the example arguments precedes the declared one */
+        grid = &self->grid; /* a grid given with the example arguments takes precedence over the
+                               declared grid */
     if (grid == NULL && binding->grid.axes != 0)
         return silo_grid_declared(&binding->grid, &self->plan, frame->slots, frame->key,
                                   inputs->arguments, dims);
@@ -218,7 +219,8 @@ static int raise_launch_error(const struct silo_launcher *self, const struct sil
             ? NULL
             : silo_flight_driver_error(code, driver->error_text(code),
                                        PyUnicode_AsUTF8AndSize(self->plan.kernel, NULL));
-    if (PyErr_Occurred()) { /* a signal handler raised an exception, which belongs to the program */
+    if (PyErr_Occurred()) { /* a signal handler of the program raised an exception; that exception
+                               is raised, with a note about the launch */
         silo_add_note("%U: %s", self->plan.kernel, driver->error_text(code));
         return -1;
     }
@@ -462,8 +464,8 @@ SILO_INLINE struct silo_binding *find_binding(struct silo_launcher *self,
     return created;
 }
 
-/* Records a launch that Triton itself made, the first of its kind, in the form in which its binding
- * will make later ones. Returns -1 with an exception set. */
+/* Records a launch that Triton itself made because the launcher had no binding for the call yet.
+ * The record has the binding that will serve later calls. Returns -1 with an exception set. */
 static SILO_NOINLINE int record_served(struct silo_launcher *self, const struct silo_inputs *inputs,
                                        const struct silo_grid_source *grid,
                                        struct silo_frame *frame, PyObject *entry) {
@@ -479,9 +481,9 @@ static SILO_NOINLINE int record_served(struct silo_launcher *self, const struct 
                                    inputs->triton->stream);
 }
 
-/* Adds a launch that Triton itself made on a GPU, the first of its kind, to the flight recorder. A
- * launch on the CPU is skipped: it went through a launcher of Silo, which recorded it. Returns -1
- * with an exception set. */
+/* Adds a launch on a GPU to the flight recorder that Triton itself made because the launcher had no
+ * binding for the call yet. A launch on the CPU is skipped: it went through a launcher of Silo,
+ * which recorded it. Returns -1 with an exception set. */
 static SILO_NOINLINE int fly_served(struct silo_launcher *self, const struct silo_inputs *inputs,
                                     const struct silo_grid_source *grid, struct silo_frame *frame,
                                     PyObject *entry) {
@@ -645,7 +647,8 @@ SILO_HOT PyObject *silo_launch_guarded(struct silo_launcher *self, const struct 
     return core(self, inputs, grid, true, false, SILO_MODE_LAUNCH, false);
 }
 
-/* Calls on_change if a watched value has changed; -1 with an exception set. */
+/* Calls on_change if a watched value (a global, closure cell or attribute that the kernel's code
+ * was compiled with) has changed; -1 with an exception set. */
 static int settle_watched(struct silo_launcher *self) {
     SILO_LOCK(&self->lock);
     PyObject *watched = Py_XNewRef(self->watched);

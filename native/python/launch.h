@@ -15,7 +15,7 @@ enum silo_mode {
  * instead. Each result is a new reference, or NULL with an exception set. */
 PyObject *silo_launch_guarded(struct silo_launcher *self, const struct silo_inputs *inputs,
                               const struct silo_grid_source *grid);
-/* Calls on_change first if a watched value has changed. */
+/* Like silo_launch_guarded, but first calls on_change if a watched value (watch.h) has changed. */
 PyObject *silo_launch_watched(struct silo_launcher *self, const struct silo_inputs *inputs,
                               const struct silo_grid_source *grid);
 PyObject *silo_launch_held(struct silo_launcher *self, const struct silo_inputs *inputs,

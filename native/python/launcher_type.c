@@ -143,7 +143,8 @@ static int launcher_traverse(PyObject *object, visitproc visit, void *arg) {
 
 static int launcher_clear(PyObject *object) {
     struct silo_launcher *self = (struct silo_launcher *)object;
-    /* The launcher stays usable: if another object's finalizer calls it, on_miss is None. */
+    /* on_miss becomes None instead of NULL, because another object's finalizer may still call the
+     * launcher. */
     PyObject *on_miss = self->on_miss;
     Py_INCREF(Py_None);
     self->on_miss = Py_None;

@@ -237,8 +237,8 @@ int silo_binding_check_plan(const struct silo_launcher *self, const struct silo_
     return -1;
 }
 
-/* Returns a tuple of the objects whose addresses are in the key, which keeps them alive with the
- * entry. */
+/* Returns a tuple of the objects whose addresses are in the key. The guard's entry holds the tuple,
+ * so that the objects stay alive. */
 static PyObject *key_objects(struct silo_launcher *self, const struct silo_inputs *inputs,
                              const struct silo_frame *frame) {
     PyObject *list = PyList_New(0);

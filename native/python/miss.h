@@ -12,9 +12,9 @@ struct silo_binding *silo_miss(struct silo_launcher *self, const struct silo_inp
                                const struct silo_grid_source *grid, struct silo_frame *frame,
                                uint64_t hash);
 
-/* Stores the answer for calls with the same key and returns it, a new reference. If it is a binding
- * that does not suit the call of a Triton program, stores and returns the reason as a str instead.
- * Returns NULL with an exception set. */
+/* Stores `answer`, which Python gave for this call, for all calls with the same key, and returns
+ * it, a new reference. If it is a binding that does not suit the call of a Triton program, stores
+ * and returns the reason as a str instead. Returns NULL with an exception set. */
 PyObject *silo_miss_keep(struct silo_launcher *self, const struct silo_inputs *inputs,
                          const struct silo_frame *frame, PyObject *answer, uint64_t hash);
 

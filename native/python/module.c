@@ -60,7 +60,7 @@ static PyObject *py_cpu_threads(PyObject *module, PyObject *args) {
         return NULL;
     if (PyTuple_Size(args) == 1) {
         Py_BEGIN_ALLOW_THREADS error = silo_cpu_set_threads(count);
-        Py_END_ALLOW_THREADS if (error == EINTR) return NULL; /* a signal handler raised */
+        Py_END_ALLOW_THREADS if (error == EINTR) return NULL; /* a signal handler has raised */
         if (error != 0)
             return PyErr_Format(PyExc_ValueError,
                                 "the CPU runs kernels on 1 to 1024 threads, not %d", count);
@@ -466,7 +466,8 @@ static void take_back(void *state) {
     PyEval_RestoreThread(state);
 }
 
-/* Tells the CPU's thread pool how to work with Python; -1 with an exception set. */
+/* Gives the CPU's thread pool the functions by which it releases the GIL, handles signals and
+ * watches for faults; -1 with an exception set. */
 static int connect_pool(void) {
     PyObject *threading = PyImport_ImportModule("threading");
     PyObject *main = threading ? PyObject_CallMethod(threading, "main_thread", NULL) : NULL;

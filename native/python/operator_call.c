@@ -9,8 +9,8 @@
 
 #include <stdlib.h>
 
-/* The most questions to torch before each call: callables that decide whether torch must see the
- * call. */
+/* The most callables that are called before each call of the operator to decide whether torch must
+ * see the call. */
 #define QUESTIONS 8
 /* The most classes that are remembered for an argument. */
 #define CLASSES 8
@@ -19,7 +19,7 @@
 struct operand {
     uint32_t classes; /* length of `class`; read without the lock, because entries below it are
                          complete */
-    PyTypeObject *class[CLASSES]; /* owned: the classes of arguments that torch accepted here */
+    PyTypeObject *class[CLASSES]; /* owned: classes that torch accepted for this argument */
     bool tensor;                  /* the argument is a tensor or None */
     bool watched;                 /* the argument's attribute requires_grad must be read */
     bool written;                 /* the kernel writes to it */
@@ -62,7 +62,7 @@ static int truth(PyObject *answer) {
     return value;
 }
 
-/* Returns whether torch has accepted an argument of this class here. */
+/* Returns whether torch has accepted an object of this class as this argument. */
 SILO_INLINE bool has_class(const struct operand *operand, PyTypeObject *class) {
     const uint32_t count = __atomic_load_n(&operand->classes, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < count; i++) {
@@ -107,7 +107,7 @@ static int is_quiet(const struct operator_call *self, PyObject *const *arguments
         if (busy != 0)
             return busy < 0 ? -1 : 0;
     }
-    int enabled = -2; /* not read so far */
+    int enabled = -2; /* whether gradients are computed: -2 until it is read */
     for (int32_t i = 0; i < self->count; i++) {
         const struct operand *operand = &self->operands[i];
         if (!operand->tensor || arguments[i] == Py_None)

@@ -91,7 +91,7 @@ int silo_merge_device(const struct silo_plan *plan, int32_t index, const struct 
         if (SILO_UNLIKELY(frame->placed))
             return check_placed(plan, index, view, frame);
         if (!silo_memory_type(frame->device_type)->shared) {
-            /* Some libraries (torch) call pinned memory the CPU's. */
+            /* Some libraries (torch) report the CPU as the device of pinned memory. */
             if (view->device_type == SILO_DEVICE_CPU && silo_open_drivers() &&
                 is_pinned(silo_gpu_of_memory(frame->device_type), view->address))
                 return 0;
@@ -132,7 +132,7 @@ void silo_place_call(const struct silo_plan *plan, struct silo_frame *frame) {
     if (gpu->device_count == 0)
         return;
     if (gpu->current_device(&index) != 0)
-        index = 0; /* there is no context yet, and frameworks begin with device 0 */
+        index = 0; /* this thread has no current context yet, and frameworks begin with device 0 */
     frame->device_type = gpu->memory_type;
     frame->device_id = index;
 }

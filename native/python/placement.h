@@ -4,9 +4,9 @@
 
 #include "frame.h"
 
-/* Called for an array `view` that is not on the device of the arrays before it. It may decide the
- * device, lie in memory that both devices use, or be an error. Returns -1 with an ArgumentError
- * set. */
+/* Called for an array `view` that is not on the device of the arrays before it. The array may
+ * decide the device, may lie in memory that both devices use, or is an error. Returns -1 with an
+ * ArgumentError set. */
 int silo_merge_device(const struct silo_plan *plan, int32_t index, const struct silo_view *view,
                       const struct silo_adapter *adapter, struct silo_frame *frame);
 /* Chooses the device of a call without arrays: the device of its first address, else the current

@@ -43,7 +43,7 @@ static int take_extents(struct silo_plan_condition *condition, PyObject *sizes, 
 }
 
 /* Reads the condition on an argument: (kind, code, bits, device type, device index, readonly, rank,
- * sizes or None, strides or None, the object or None). */
+ * sizes or None, strides or None, the object that the argument must equal or None). */
 static int take_condition(struct silo_plan_condition *condition, PyObject *item) {
     int kind, code, bits, readonly;
     PyObject *sizes, *strides, *other;
@@ -239,7 +239,8 @@ static int layout(struct silo_plan_form *form, const struct launch_description *
                          places, &end, &stated) != 0)
         return refuse("the driver states another number of parameters");
     form->block_bytes = node->values + (uint32_t)end;
-    /* A value is written as a whole word, which may reach beyond its size. */
+    /* A value is written as a whole 8-byte word, which may end after the parameter, so 8 bytes are
+     * added. */
     form->block_bytes += sizeof(struct silo_plan_values) + 8;
     form->block_bytes = (form->block_bytes + 63) & ~UINT32_C(63);
     return 0;
@@ -516,7 +517,7 @@ static int find_effects(const struct launch_description *description,
         if (memory < 0 || memory >= (int32_t)form->memory_count)
             effects->alone = true;
         else if (packed->writes || silo_code_kind(code) == SILO_VALUE_DESCRIPTOR ||
-                 description->launcher->route == SILO_ROUTE_TRITON) /* writes unknown */
+                 description->launcher->route == SILO_ROUTE_TRITON) /* may be written to */
             effects->writes |= UINT64_C(1) << memory;
         else
             effects->reads |= UINT64_C(1) << memory;
@@ -560,8 +561,8 @@ static int take_nodes(struct silo_plan_served *served, PyObject *nodes,
     return 0;
 }
 
-/* Reads the nodes that are graphs. It is called after the kernels were read, as they decide the
- * plan's device. */
+/* Reads the nodes that are graphs. It is called after the kernels were read, because the kernels
+ * decide the plan's device. */
 static int take_graphs(struct silo_plan_served *served, PyObject *nodes) {
     for (Py_ssize_t i = 0; i < PyTuple_Size(nodes); i++) {
         struct silo_plan_node *node = &served->form.nodes[i];
@@ -740,8 +741,8 @@ static int open_states(struct silo_plan_served *served, PyObject *nodes, PyObjec
     served->backend = served->device == NULL ? &silo_cpu_plan : GRAPHS;
     if (served->backend == NULL)
         return PyErr_Format(silo_device_error, "this build of Silo has no plans on GPUs"), -1;
-    /* Way 0 orders launches by their effects, way 1 as they were recorded. On a GPU only way 1 is
-     * opened. */
+    /* state[0] orders launches by their effects, state[1] as they were recorded. On a GPU only
+     * state[1] is opened. */
     for (int index = served->device == NULL ? 0 : 1; index < 2; index++) {
         if (silo_plan_order(form->nodes, form->node_count, index == 0 ? effects : NULL,
                             form->overlaps, &error) != 0)

@@ -1,4 +1,5 @@
-/* One form of a plan. It is made from Python's description of a recording, and replays read it. */
+/* One form of a plan: the recorded launches and the conditions on arguments under which they serve
+ * a call. It is made from Python's description of a recording, and replays read it. */
 #ifndef SILO_PLAN_FORM_H
 #define SILO_PLAN_FORM_H
 
@@ -15,8 +16,8 @@ enum silo_plan_kind {
     SILO_PLAN_OTHER, /* no launch receives it, and it must equal the object of the recording */
 };
 
-/* The condition on an argument for a form to serve the call. Shapes are checked only if `held` is
- * set. */
+/* The condition on one argument of a call: a form serves the call only if every argument meets its
+ * condition. Shapes are checked only if `held` is set. */
 struct silo_plan_condition {
     uint8_t kind; /* enum silo_plan_kind */
     struct silo_dtype type;

@@ -229,7 +229,8 @@ static int launch(const struct plan *self, struct silo_plan_served *served, int 
     inside = NULL;
     if (SILO_LIKELY(result == 0))
         return 0;
-    if (PyErr_Occurred()) { /* a signal handler raised an exception, which belongs to the program */
+    if (PyErr_Occurred()) { /* a signal handler of the program raised an exception; that exception
+                               is raised, with a note about the plan */
         silo_add_note("%U: %s", self->name, error.text);
         silo_error_clear(&error);
         return -1;
@@ -237,8 +238,9 @@ static int launch(const struct plan *self, struct silo_plan_served *served, int 
     return silo_raise(&error);
 }
 
-/* Replays a form. Returns 1 if it served the call, 0 if the call needs another form, or -1 with an
- * exception set. Unless `whole` is set, it fills the block but launches nothing. */
+/* Replays a form. Returns 1 if the form served the call, 0 if the call needs another form, or -1
+ * with an exception set. Unless `whole` is set, it fills the block (the memory that holds the
+ * parameters) but launches nothing. */
 static int replay(struct plan *self, struct silo_plan_served *served,
                   const struct call_arguments *call, bool whole) {
     const struct silo_plan_arguments arguments = {
@@ -287,7 +289,8 @@ static int replay(struct plan *self, struct silo_plan_served *served,
         case SILO_PLAN_OTHER_FORM:
             result = 0;
             break;
-        case SILO_PLAN_REFUSED: /* Python may compute a value that overflows 64 bits */
+        case SILO_PLAN_REFUSED: /* an expression that overflows 64 bits is no error here, because
+                                   Python's integers do not overflow */
             result = error.code == SILO_ERROR_EXPRESSION ? 0 : silo_raise(&error);
             break;
         }

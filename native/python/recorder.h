@@ -9,8 +9,8 @@
 struct silo_recorder {
     PyObject *launches; /* owned list with a tuple for each launch */
     bool dry;           /* launches are recorded, but not made */
-    /* Owned list of an earlier recording, or NULL; in a dry recording, a launch without a binding
-     * takes the one that the earlier launch at its position had. */
+    /* Owned list of the bindings of an earlier recording, or NULL. In a dry recording, a launch
+     * without a binding uses the binding at the same position of this list. */
     PyObject *bindings;
     PyObject *grid;              /* owned: the result of the present launch's callable grid */
     struct silo_recorder *outer; /* the recording that this one interrupts */
@@ -34,8 +34,8 @@ int silo_recorder_add(struct silo_launcher *self, const struct silo_inputs *inpu
  * this position. */
 struct silo_binding *silo_recorder_binding(struct silo_launcher *self);
 
-/* Notes a launch that cannot be recorded. The recording then ends with an error that has `reason`,
- * if it is not NULL. */
+/* Notes a launch that cannot be recorded. The recording then ends with an error whose text includes
+ * `reason`, if it is not NULL. */
 void silo_recorder_refuse(PyObject *kernel, PyObject *reason);
 
 /* Notes the result of the next launch's callable grid. */

@@ -10,14 +10,15 @@
  * it runs, and the kernel. On a small stack, a quarter of the stack's size is enough. */
 #define ROOM ((uintptr_t)256 << 10)
 
-/* The thread's stack: its lowest address, and the address below which little of it remains. */
+/* The thread's stack: its lowest address, and the address below which little of the stack remains.
+ */
 static _Thread_local struct {
     bool is_known;
     uintptr_t low, end;
 } stack;
 
 #ifdef __linux__
-/* The begin of the main thread's stack, in glibc. */
+/* The start of the main thread's stack, in glibc. */
 extern void *__libc_stack_end __attribute__((weak));
 
 /* Finds the stack of the process's first thread, which may grow up to a limit. The system's own

@@ -46,7 +46,7 @@ PyObject *silo_tensor_capsule(PyObject *object, PyObject *max_version);
 /* Implements the method `__dlpack_device__`. */
 PyObject *silo_tensor_device(PyObject *object, PyObject *unused);
 
-/* Getters of attributes. */
+/* Getters of the attributes shape, strides, dtype and nbytes. */
 PyObject *silo_tensor_shape(PyObject *object, void *closure);
 PyObject *silo_tensor_strides(PyObject *object, void *closure);
 PyObject *silo_tensor_dtype(PyObject *object, void *closure);

@@ -51,8 +51,9 @@ const struct silo_dtype silo_torch_dtypes[64] = {
     [TORCH_UINT64] = {SILO_UINT, 64},
 };
 
-/* dlsym returns a data pointer, whose bits are copied, because that is the portable way to get a
- * function pointer. */
+/* Finds the symbol `name` in a library, stores its address in `*slot` and returns whether it
+ * exists. dlsym returns a data pointer; its bits are copied, because that is the portable way to
+ * get a function pointer. */
 static bool resolve(void *library, const char *name, void *slot) {
     void *symbol = dlsym(library, name);
     memcpy(slot, &symbol, sizeof symbol);
@@ -92,7 +93,7 @@ ptrdiff_t silo_torch_open(const char *library, PyObject *tensor, void *handle, b
     return opened.offset;
 }
 
-/* Bytes of a TensorImpl that are searched: all of torch 2.13's, which is the smallest. */
+/* Bytes of a TensorImpl that are searched: the size in torch 2.13, the smallest of all versions. */
 #define SEARCHED 176
 
 /* Returns the only offset at which the 16-bit word equals words[i] in each tensor i; 0 if there is
@@ -190,7 +191,7 @@ void silo_torch_probe(PyObject *const *tensors, Py_ssize_t count) {
             silo_torch.device_index(handle, &index) != 0)
             return;
         types[i] = (uint16_t)type;
-        /* The type is the first byte in memory. */
+        /* Packed as in a tensor's memory: first byte: device type; second byte: index. */
         devices[i] = (uint16_t)((device & 0xff) | (index & 0xff) << 8);
     }
     silo_torch.dtype_offset = find(tensors, types, count, 2);

@@ -41,8 +41,9 @@ struct silo_torch {
     PyTypeObject *tensor;        /* torch.Tensor if its objects are read by the shim, else NULL */
     struct silo_adapter adapter; /* adapter of torch.Tensor */
     /* Offsets in a plain TensorImpl of the number of axes and, for at most SILO_TORCH_AXES axes, of
-     * extents and strides; 0 if not found. Other classes (nested, sparse, wrapped tensors) override
-     * the functions for these, and this memory is missing there or means something else. */
+     * extents and strides; 0 if not found. Other tensor classes (nested, sparse, wrapped) override
+     * the functions that return these values, and the memory at these offsets is missing or means
+     * something else. */
     ptrdiff_t rank_offset, sizes_offset, strides_offset;
     /* Offset in the TensorImpl of the tensor's dispatch keys (64 bits), and the keys of views whose
      * memory differs from their values (negated, conjugated). Both are 0 if not found; then no

@@ -9,8 +9,8 @@
 
 static PyTypeObject *bound_type;
 
-/* Owned memory of the last freed object, which the next owner[grid] reuses (with its grid, if that
- * is plain), or the next owner.run. */
+/* Owned memory of freed objects: the next owner[grid] reuses `spare` (with its grid, if that is
+ * plain), and the next owner.run reuses `spare_run`. */
 static struct silo_triton_bound *spare, *spare_run;
 static silo_lock spare_lock;
 
@@ -43,7 +43,8 @@ static void drop(struct silo_triton_bound *bound) {
     }
 }
 
-/* Takes the spare memory, which refers to nothing but its grid, or allocates some. */
+/* Returns spare memory, which refers to nothing but its grid, or new memory if there is none; NULL
+ * if memory runs out. */
 SILO_INLINE struct silo_triton_bound *take_spare(struct silo_triton_bound **slot) {
     SILO_LOCK(&spare_lock);
     struct silo_triton_bound *bound = *slot;
@@ -53,8 +54,8 @@ SILO_INLINE struct silo_triton_bound *take_spare(struct silo_triton_bound **slot
         bound = PyObject_GC_New(struct silo_triton_bound, bound_type);
         if (bound == NULL)
             return NULL;
-        Py_DECREF((PyObject *)bound_type); /* PyObject_Init takes this reference later, for a new
-                                              object as for a spare */
+        Py_DECREF((PyObject *)bound_type); /* dropped, because PyObject_Init later takes a reference
+                                              to the type again, for new memory as for a spare */
         bound->grid = NULL;
     }
     return bound;

@@ -20,8 +20,8 @@ struct silo_triton_bound {
     bool tracked; /* the garbage collector tracks the object, because another object refers to it */
 };
 
-/* Returns `owner[grid]`, a new reference. `call` receives this object first, and begins with
- * silo_triton_bound_used. */
+/* Returns `owner[grid]`, a new reference. `call` receives this object as its first argument, and
+ * must begin by calling silo_triton_bound_used. */
 PyObject *silo_triton_bind(PyObject *owner, PyObject *grid, vectorcallfunc call);
 
 /* Returns `owner.run`, a new reference. */

@@ -13,11 +13,11 @@ static PyObject *dtype_texts[SCALAR_TYPES]; /* owned: str(dtype), by torch's num
 static PyObject *s_dtype;
 
 /* The last key that was looked up in a cache. The next call usually has an equal key: then no tuple
- * is made, and the cache finds its own tuple by its address. The config itself is read from the
- * cache each time. */
+ * is made, and the look-up with the cache's own tuple succeeds by comparing addresses. The config
+ * itself is read from the cache each time. */
 struct cached_key {
     const void *cache; /* compared only, never read */
-    PyObject *key;     /* owned tuple of plain values, or NULL */
+    PyObject *key;     /* owned tuple of int, bool, str and None, or NULL */
     PyObject *stored;  /* owned: the equal tuple in the cache; NULL if it was not searched for */
 };
 static struct cached_key cached_keys[CACHED_KEYS];
@@ -109,7 +109,7 @@ static int read_parts(struct parts *parts, PyObject *arg_names, PyObject *keys,
 }
 
 /* Returns whether two values are equal as parts of a key. It runs no Python code, and returns false
- * if that would be needed. */
+ * for values whose comparison would run some. */
 static bool is_same(PyObject *left, PyObject *other) {
     if (left == other)
         return true;
@@ -151,8 +151,8 @@ static SILO_NOINLINE PyObject *stored_key(PyObject *cache, const struct parts *p
     return NULL;
 }
 
-/* Keeps a key for the next look-up, unless this would keep objects other than plain values alive.
- */
+/* Keeps a key for the next look-up, unless a part is not an int, a bool, a str or None: the key
+ * would keep that object alive. */
 static void keep(struct cached_key *slot, const void *cache, const struct parts *parts,
                  PyObject *key, PyObject *stored) {
     for (Py_ssize_t i = 0; i < parts->count; i++) {

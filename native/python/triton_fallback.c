@@ -297,7 +297,8 @@ PyObject *silo_triton_fall_back_for(struct silo_triton_call *call, const char *r
     return result;
 }
 
-/* Returns the reason for a call whose argument has a type that the guard does not read. */
+/* Returns the reason, a new str, why Triton makes a call: the guard does not read the type of this
+ * argument. */
 static PyObject *kind_of_argument(PyObject *name, PyObject *argument) {
     if (PyTuple_Check(argument))
         return PyUnicode_FromFormat("the argument %U is a tuple", name);

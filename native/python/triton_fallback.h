@@ -59,13 +59,13 @@ struct silo_triton_kernel {
     Py_ssize_t device_count, cached; /* lengths of `devices` and `caches` when last learnt */
     uint64_t launches;               /* number of launches that the guard served */
     uint64_t own_launches;           /* number of launches that Triton made */
-    PyObject *reasons;   /* owned dict: numbers of launches that Triton made, by reason, without the
-                            first of each kind */
-    PyObject *on_reason; /* owned callable: told(reason) is called once for each reason */
+    PyObject *reasons;   /* owned dict: numbers of launches that Triton made, by reason; the first
+                            launch of each kind is not counted */
+    PyObject *on_reason; /* owned callable: on_reason(reason) is called once for each reason */
     /* Owned: the reason why Triton makes every launch; NULL if `launcher` is set. */
     PyObject *refused;
-    struct silo_triton_kernel *of; /* owned: for a compiled kernel, the kernel of its function,
-                                      which counts its launches; else NULL */
+    struct silo_triton_kernel *of; /* owned: for a compiled kernel, the TritonKernel of its
+                                      function, which counts the launches of both; else NULL */
 };
 
 /* One call of a Triton program, with its arguments as given. */
@@ -103,8 +103,8 @@ SILO_INLINE struct silo_triton_kernel *silo_triton_counted(struct silo_triton_ke
 }
 
 /* Lets Triton make the call. Returns Triton's result, a new reference, or NULL with its exception
- * set. Counts the launch by `reason`, a str; it is NULL if nothing is launched, or for the first
- * launch of a kind. */
+ * set. Counts the launch by `reason`, a str; `reason` is NULL if nothing is launched, or for the
+ * first launch of a kind. */
 PyObject *silo_triton_fall_back(struct silo_triton_call *call, PyObject *reason);
 
 /* Lets Triton make the call; `reason` is ASCII text. */
@@ -129,7 +129,8 @@ PyObject *silo_triton_enter(struct silo_triton_call *call, PyObject *tag,
  * set. */
 int silo_triton_leave(const struct silo_triton_call *call, PyObject *metadata);
 
-/* Makes the call through another `run`, which is bound to the function; returns its result. */
+/* Makes the call through the function `run`, which is already bound to the Triton function; returns
+ * its result. */
 PyObject *silo_triton_by(PyObject *run, const struct silo_triton_call *call);
 
 /* Returns the settings of the launches that are made now (a new reference): the last settings, or

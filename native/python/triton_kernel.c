@@ -53,8 +53,8 @@ SILO_INLINE bool is_served(const struct silo_triton_kernel *kernel) {
 }
 
 /* Returns whether Triton may make a launch that the guard does not serve. Triton cannot compare the
- * globals of code that it did not compile, so that `changed` is called if a global has changed. If
- * `changed` raises, this function returns false with the exception set. */
+ * globals of code that it did not compile, so this function compares them and calls `changed` if
+ * one differs. If `changed` raises, it returns false with the exception set. */
 static SILO_NOINLINE bool may_go(const struct silo_triton_kernel *kernel) {
     if (kernel->changed == NULL || silo_triton_globals_hold(kernel))
         return true;
@@ -65,8 +65,8 @@ static SILO_NOINLINE bool may_go(const struct silo_triton_kernel *kernel) {
     return result != NULL;
 }
 
-/* Clears the guard after the program emptied Triton's caches, so that the kernel is compiled again
- * here too. */
+/* Clears the guard after the program emptied Triton's caches, so that Silo compiles the kernel
+ * again, as Triton does. */
 static SILO_NOINLINE void forget(struct silo_triton_kernel *kernel) {
     kernel->device_count = PyDict_Size(kernel->devices);
     kernel->cached = PyDict_Size(kernel->caches);

@@ -12,7 +12,7 @@ PyObject *silo_py_triton_methods(PyObject *module, PyObject *args);
  * of compiled kernels; `getitem` is Triton's own. */
 PyObject *silo_py_triton_compiled(PyObject *module, PyObject *args);
 
-/* Returns whether a function's launches are handled here, because its `run` is Silo's. */
+/* Returns whether Silo handles a function's launches, because its `run` is Silo's. */
 bool silo_triton_is_served(PyObject *function);
 
 /* Launches a served function: run(*arguments, **named), where `names` is a tuple. */

@@ -17,7 +17,7 @@ enum decorator { AUTOTUNER, HEURISTICS };
 static struct silo_triton_class classes[2];
 static PyObject *own_runs[2]; /* owned: Triton's own `run` methods */
 
-static PyObject *members[MOST_MEMBERS]; /* owned, interned */
+static PyObject *members[MOST_MEMBERS]; /* owned, interned: names of a config's members */
 static Py_ssize_t member_count;
 static PyTypeObject *decided_type; /* owned: a second type of dictionary, besides dict, that may be
                                       a tuner's cache */

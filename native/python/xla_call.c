@@ -133,7 +133,7 @@ SILO_INLINE bool fits(const struct silo_xla_buffer *buffer, const struct silo_xl
 }
 
 /* Reads the batch's axes from the last result, which has all examples. Returns an error, or NULL if
- * its shape fits. */
+ * the result's shape fits. */
 static SILO_NOINLINE struct silo_xla_error *read_batch(const struct silo_xla_frame *frame,
                                                        const struct silo_xla_call *call,
                                                        struct batch *batch) {
@@ -346,8 +346,8 @@ static void report_metadata(const struct silo_xla_extension *extension, uint32_t
     metadata->traits = traits;
 }
 
-/* Lets Python make the call of a digest that the table lacks, and returns the call; NULL with
- * `*error` set. */
+/* Lets Python make the struct silo_xla_call for a digest that the table lacks, and returns it; NULL
+ * with `*error` set. */
 static SILO_NOINLINE const struct silo_xla_call *asked_for(const struct silo_xla_frame *frame,
                                                            const char *digest, const char *platform,
                                                            int32_t device,

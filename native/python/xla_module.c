@@ -11,8 +11,8 @@
 
 static PyObject *resolver; /* owned; NULL until xla_connect sets it */
 
-/* Number of a call's words that belong to no parameter: the zero slot before the parameters' words,
- * and after these two for scratch memory and one for arrays that no parameter takes. */
+/* Number of a call's words that belong to no parameter: one zero word before the parameters' words;
+ * after them two words for scratch memory, and one for arrays that no parameter takes. */
 #define OTHER_WORDS 4
 
 /* ---- making a call ---- */

@@ -1,8 +1,8 @@
-"""Checks of the pages and of the built site.
+"""Checks the pages and the built site.
 
-``check_site.py pages``: the list of pages, and the links of their Markdown. ``check_site.py site FOLDER``: every link
-of the built site with its anchor, and that no page loads anything from another host. Prints each fault; exits with 1
-if there is a fault.
+``check_site.py pages`` checks the list of pages, and the links of their Markdown. ``check_site.py site FOLDER`` checks
+every link of the built site with its anchor, and that no page loads anything from another host. Prints each fault, and
+exits with 1 if there is one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 import page_list
 
-# Attributes whose address a browser loads by itself.
+# The (tag, attribute) pairs whose address a browser loads by itself.
 _LOADED = frozenset({("script", "src"), ("img", "src"), ("iframe", "src"), ("source", "src"), ("object", "data")})
 _LOADED_LINKS = frozenset({"stylesheet", "icon", "preload", "preconnect", "manifest", "dns-prefetch"})
 
@@ -31,7 +31,7 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Called by the parser for each tag."""
+        """Collect the links, anchors and loaded addresses of a tag; the parser calls this for each tag."""
         given = {name: value or "" for name, value in attrs}
         self.anchors |= {given[name] for name in ("id", "name") if name in given}
         if tag == "a" and "href" in given:
@@ -42,7 +42,7 @@ class Page(HTMLParser):
 
 
 def site_faults(folder: Path) -> Iterator[str]:
-    """Links to no file or anchor, and loads from other hosts, of a built site."""
+    """Yield the faults of a built site: links to missing files or anchors, and loads from other hosts."""
     pages = {path: Page(path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.html"))}
     if not pages:
         yield f"{folder} has no pages"
@@ -66,7 +66,7 @@ def site_faults(folder: Path) -> Iterator[str]:
 
 
 def page_faults() -> Iterator[str]:
-    """Faults of the list of pages and of their links."""
+    """Yield the faults of the list of pages and of their links."""
     yield from page_list.list_faults()
     for path in [
         *sorted(page_list.DOCS.glob("*.md")),
@@ -77,7 +77,7 @@ def page_faults() -> Iterator[str]:
 
 
 def main() -> int:
-    """Print the faults."""
+    """Print the faults; return 1 if there are any."""
     match sys.argv[1:]:
         case ["pages"]:
             faults = list(page_faults())

@@ -30,18 +30,19 @@ exclude_patterns = ["pictures"]
 myst_heading_anchors = 6
 myst_enable_extensions = ["attrs_inline"]
 nitpicky = True
-suppress_warnings = ["myst.header"]  # pages may start a section two levels down
+suppress_warnings = ["myst.header"]  # some pages skip a heading level
 
 html_theme = "furo"
 html_title = f"Silo {release}"
 html_static_path = ["static"]
 html_css_files = ["site.css", "pictures.css"]
 html_copy_source = html_show_sourcelink = True
-html_last_updated_fmt = None  # equal pages give equal bytes
+html_last_updated_fmt = None  # without a date, so that equal pages give equal bytes
 html_theme_options: dict[str, Any] = {
     "footer_icons": [],
     "navigation_with_keys": True,
-    "top_of_page_buttons": ["view"],  # the page's source: a copy, or with an address of the project the file there
+    # shows the page's source: a copy, or the file at the project's address if one is set
+    "top_of_page_buttons": ["view"],
     "light_css_variables": {"color-brand-primary": "#0a7d5a", "color-brand-content": "#0a6e50"},
     "dark_css_variables": {"color-brand-primary": "#3fb68b", "color-brand-content": "#5cc9a1"},
 }
@@ -55,7 +56,7 @@ _PICTURE = re.compile(r"<style>.*?</style>", re.DOTALL)
 
 
 def _toctrees(text: str) -> str:
-    """The start page, with its sections as the sidebar."""
+    """Return the start page with a toctree for each of its sections, which Sphinx shows as the sidebar."""
     parts = [text]
     for section in page_list.sections(text):
         pages = "\n".join(f"{title} <{name}>" for title, name in section.pages)
@@ -64,7 +65,7 @@ def _toctrees(text: str) -> str:
 
 
 def _outside(match: re.Match[str]) -> str:
-    """A link out of docs: a file is offered with the page, a folder of the checkout is named."""
+    """Replace a link that leads out of docs: a link to a file becomes a download, a link to a folder becomes text."""
     words, target, _ = match.groups()
     path = (page_list.DOCS / target).resolve()
     if path.is_file() and path.suffix != ".md":
@@ -75,14 +76,14 @@ def _outside(match: re.Match[str]) -> str:
 
 
 def read_page(app: Any, name: str, content: list[str]) -> None:
-    """Adapt one page to Sphinx: the sidebar, links out of docs."""
+    """Adapt one page to Sphinx: add the sidebar to the start page, and replace links out of docs."""
     del app
     text = _OUTSIDE.sub(_outside, content[0])
     content[0] = _toctrees(text) if name == root_doc else text
 
 
 def inline_pictures(app: Any, tree: Any, name: str) -> None:
-    """Put pictures into the page itself, so that they follow the page's choice of light or dark."""
+    """Put the SVG pictures into the page itself, so that they follow the page's choice of light or dark."""
     from docutils import nodes
 
     del name
@@ -95,7 +96,7 @@ def inline_pictures(app: Any, tree: Any, name: str) -> None:
 
 
 def finish(app: Any, problem: Exception | None) -> None:
-    """Write the address that people type, and the colours of pictures."""
+    """Write index.html, which leads to the start page, and the style sheet of the pictures."""
     if problem is None and app.builder.format == "html":
         out = Path(app.outdir)
         home = f"{root_doc}.html"
@@ -108,7 +109,7 @@ def finish(app: Any, problem: Exception | None) -> None:
 
 
 def setup(app: Any) -> dict[str, Any]:
-    """Called by Sphinx."""
+    """Connect the functions above to Sphinx's events; Sphinx calls this."""
     app.connect("source-read", read_page)
     app.connect("doctree-resolved", inline_pictures)
     app.connect("build-finished", finish)

@@ -1,4 +1,4 @@
-"""The list of pages: docs/README.md, whose sections and tables are the sidebar of the site, in its order."""
+"""Reads the list of pages from docs/README.md, whose sections and tables are the site's sidebar, in the same order."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _LINK = re.compile(r"\[(?:[^\[\]]|\[[^\]]*\])*\]\(((?!https?:|mailto:)[^)\s]+)\)
 
 @dataclass(frozen=True)
 class Section:
-    """A group of the sidebar: its caption and its pages, as (title, name of the file without its suffix)."""
+    """A group of the sidebar: its caption and its pages, as (title, file name without its suffix)."""
 
     caption: str
     pages: tuple[tuple[str, str], ...]
 
 
 def sections(text: str) -> tuple[Section, ...]:
-    r"""The sections of the start page whose tables list pages. Pure.
+    r"""Return the sections of the start page whose tables list pages. Pure.
 
     >>> sections("## Start\n\n| page | answers |\n| --- | --- |\n| [Quickstart](quickstart.md) | how |\n")
     (Section(caption='Start', pages=(('Quickstart', 'quickstart'),)),)
@@ -42,7 +42,7 @@ def sections(text: str) -> tuple[Section, ...]:
 
 
 def list_faults() -> list[str]:
-    """Pages of docs that the start page lists not at all or twice, and listed pages without a file."""
+    """Return messages about pages that the start page does not list exactly once, and listed pages without a file."""
     listed = [name for section in sections(_read(START)) for _, name in section.pages]
     files = {path.stem for path in DOCS.glob("*.md")} - {START}
     return [
@@ -53,7 +53,7 @@ def list_faults() -> list[str]:
 
 
 def anchors(text: str) -> frozenset[str]:
-    r"""The anchors of a page, by the rule that code hosts share for headings. Pure.
+    r"""Return the anchors of a page, by the rule that code hosts share for headings. Pure.
 
     >>> sorted(anchors("# One page\n\n## `silo.load(path)`\n\n## One page\n"))
     ['one-page', 'one-page-1', 'siloloadpath']
@@ -68,7 +68,7 @@ def anchors(text: str) -> frozenset[str]:
 
 
 def link_faults(path: Path) -> list[str]:
-    """Links of one page that lead to no file, or to no heading of a page."""
+    """Return a message for each link of a page whose file or heading does not exist."""
     text = re.sub(r"`[^`\n]*`", "", _FENCED.sub("", path.read_text(encoding="utf-8")))
     faults: list[str] = []
     for target in _LINK.findall(text):

@@ -1,4 +1,4 @@
-"""An agent of a made-up device: answers from a landscape, or misbehaves in the way that its first argument names."""
+"""An agent of a made-up device: answers with made-up times, or misbehaves in the way that its first argument names."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ FACTS = AgentFacts(
 
 
 def time_of(config: Config) -> int:
-    """A landscape with one best config: nanoseconds."""
+    """Return the made-up time of a config in nanoseconds; exactly one config is fastest."""
     x, y = config.as_dict()["x"], config.as_dict()["y"]
     return 1000 + 37 * abs(int(x) - 5) + 53 * abs(int(y) - 2)
 
 
 class Landscape:
-    """Answers each request after ``pause_s`` seconds."""
+    """The agent: answers each request after ``pause_s`` seconds, and misbehaves by ``way``."""
 
     def __init__(self, pause_s: float = 0.0, way: str = "", mark: str = "") -> None:
         self.facts = FACTS
@@ -81,11 +81,11 @@ class Landscape:
         match self._way:
             case "dies":
                 os._exit(7)
-            case "dies once":  # with one config, the first time
+            case "dies once":  # dies when it first measures one certain config
                 if config == Config.of(x=5, y=2) and not Path(self._mark).exists():
                     Path(self._mark).touch()
                     os.kill(os.getpid(), signal.SIGKILL)
-            case "dies twice":  # with one config, the first two times
+            case "dies twice":  # dies the first two times that it measures one certain config
                 if config == Config.of(x=5, y=2):
                     for mark in (Path(f"{self._mark}-{number}") for number in range(2)):
                         with contextlib.suppress(FileExistsError):
@@ -117,7 +117,7 @@ class Landscape:
 
 
 def main() -> None:
-    """``agent_program.py WAY [PAUSE_S [MARK]]``."""
+    """Run ``agent_program.py WAY [PAUSE_S [MARK]]``; MARK is a file that records that the agent died."""
     way, pause_s, mark = [*sys.argv[1:], "", "", ""][:3]
     match way:
         case "greets wrongly":

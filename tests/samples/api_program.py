@@ -1,4 +1,4 @@
-"""A program with one tuned kernel: ``api_program.py N [MODE]`` prints what happened as JSON."""
+"""A program with one tuned kernel: ``api_program.py N [MODE]`` makes a call and prints its effects as JSON."""
 # pyright: reportAttributeAccessIssue=false
 
 import json

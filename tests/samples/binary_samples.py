@@ -1,4 +1,4 @@
-"""Compiled kernels for tests: PTX by hand, cubins and code objects by Triton."""
+"""Compiled kernels for tests: PTX written by hand, cubins and code objects compiled by Triton."""
 
 import functools
 
@@ -9,7 +9,7 @@ ADD_SIGNATURE = "x: in *fp32, y: in *fp32, out: out *fp32, n: i32, scratch: null
 
 
 def saxpy_ptx(target="sm_80", directives=".maxntid 256", parameters=None, name="saxpy"):
-    """y = alpha * x + y, a thread an element."""
+    """Return the PTX of y = alpha * x + y, with one element for each thread."""
     declared = ".param .u64 .ptr .global .align 4 x,\n .param .u64 y,\n .param .u32 n,\n .param .f32 alpha"
     return f"""// saxpy, by hand
 .version 8.0
@@ -40,7 +40,7 @@ def saxpy_ptx(target="sm_80", directives=".maxntid 256", parameters=None, name="
 
 @functools.cache
 def add_by_triton(target):
-    """What Triton makes of ``add`` with blocks of 256: the compiled kernel and its launch info."""
+    """Compile ``add`` with blocks of 256 by Triton; return the binary and its launch info."""
     pytest.importorskip("triton", reason="Triton makes the binaries of these tests")
     from silo.core.argument_facts import ArgumentFacts
     from silo.core.config import Config

@@ -1,4 +1,4 @@
-"""Bundles made up for tests: small, of every shape, and the same in every process."""
+"""Bundles made up for tests: small, of every form, and with the same bytes in every process."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def put(blobs: dict[str, bytes], kind: str, data: bytes) -> BlobRef:
 
 
 def code(rng: random.Random, size: int) -> bytes:
-    """Bytes that compress about as well as machine code does."""
+    """Return bytes that compress about as well as machine code."""
     words = [rng.randbytes(8) for _ in range(24)]
     return b"".join(rng.choice(words) for _ in range(size // 8))
 
@@ -79,7 +79,7 @@ def sample(
     blob_bytes: int = 400,
     targets: tuple[str, ...] = ("cpu:x86-64-v3", "cuda:sm_90"),
 ) -> Sample:
-    """``kernels`` kernels of ``variants`` variants each; CPU variants have an object and its C source."""
+    """Return a bundle of ``kernels`` kernels with ``variants`` variants; CPU variants have an object and C source."""
     rng = random.Random(5)
     blobs: dict[str, bytes] = {}
     found: list[BundleKernel] = []
@@ -171,7 +171,7 @@ def sample(
 
 
 def sealed(data: bytes, manifest: bytes, *, compress: bool) -> bytes:
-    """The bundle with another manifest and a header that fits it."""
+    """Return the bundle's bytes with another manifest, and with a header that fits that manifest."""
     offset = struct.unpack_from("<Q", data, 16)[0]
     stored = zstandard.ZstdCompressor().compress(manifest) if compress else manifest
     head = data[:12] + struct.pack("<IQQ", int(compress), offset, len(stored)) + hashlib.sha256(stored).digest()

@@ -1,4 +1,4 @@
-"""Programs in C and C++ linked with libsilo, for tests."""
+"""Builds and runs programs in C and C++ that are linked with libsilo."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIBRARIES = ("-ldl", "-lm", "-pthread")
 
 
 def compiler(*names: str) -> str:
-    """The first of these commands that is here; skips where none is."""
+    """Return the path of the first of these commands that exists; skip the test if none does."""
     found = next((path for name in names if (path := shutil.which(name))), None)
     if found is None:
         pytest.skip(f"needs {' or '.join(names)}")
@@ -25,7 +25,10 @@ def compiler(*names: str) -> str:
 
 
 def run(command: Sequence[object], *, cwd: Path | None = None, code: int = 0, timeout: float = 240, **variables: str):
-    """Run a command to its end, Python's in a warm process; its exit code must be ``code``."""
+    """Run a command, which must exit with ``code``; a Python program runs in a warm process.
+
+    Return the finished process.
+    """
     words = [str(word) for word in command]
     environment = {**os.environ, **variables}
     done = warm_python.run(
@@ -36,7 +39,7 @@ def run(command: Sequence[object], *, cwd: Path | None = None, code: int = 0, ti
 
 
 def c_program(output: Path, *sources: Path, flags: Sequence[str] = ()) -> Path:
-    """A C program with libsilo in it."""
+    """Compile a C program and link it with libsilo; return its path."""
     cc = compiler("gcc", "cc")
     warnings = ["-Wall", "-Wextra", "-Wconversion", "-Werror"]
     run([cc, "-std=gnu11", "-O1", *warnings, *flags, f"-I{CORE}", *sources, "-o", output, archive(), *LIBRARIES])
@@ -44,5 +47,5 @@ def c_program(output: Path, *sources: Path, flags: Sequence[str] = ()) -> Path:
 
 
 def loaded_files(command: Sequence[object]) -> str:
-    """Everything that the loader of a program's libraries says, files opened while it runs among them."""
+    """Run a command; return the dynamic loader's messages about all files, also those opened while it runs."""
     return run(command, LD_DEBUG="files").stderr

@@ -1,4 +1,4 @@
-"""Running kernels in checking mode, and what a test expects of it."""
+"""Runs kernels in checking mode, and compares the finding with the expected one."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def floats(count=N, start=1.0):
 
 
 def fault(kernel, grid, *args, expected, at, inside=None, options=None, **kwargs):
-    """Run the check; it finds ``expected`` on the line that holds ``at``, and leaves every array as it was.
+    """Run a check that must find ``expected`` on the line that contains ``at``, and must leave every array unchanged.
 
-    The line is one of ``kernel``, or of a function ``inside`` it.
+    The line is one of ``kernel``, or of ``inside``, a function that the kernel calls. Returns the error.
     """
     arrays = [array for array in (*args, *kwargs.values()) if isinstance(array, np.ndarray)]
     before = [array.copy() for array in arrays]
@@ -39,5 +39,5 @@ def fault(kernel, grid, *args, expected, at, inside=None, options=None, **kwargs
 
 
 def clean(kernel, grid, *args, options=None, **kwargs):
-    """Run the check, which finds nothing."""
+    """Run a check that must find nothing."""
     silo.check(kernel, **(options or {}))[grid](*args, **kwargs)

@@ -1,4 +1,4 @@
-"""The choice in C as a library of its own, called by ctypes, and Silo's values in its structs."""
+"""The choice among variants in C, as a library called by ctypes, and conversions of Silo's values to its structs."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Program(ctypes.Structure):
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """The parts of the choice that need no bundle."""
+    """Return the library with the functions of the choice that need no bundle."""
     loaded = ctypes.CDLL(str(trapping_library()))
     loaded.silo_cpu_level.restype = ctypes.c_char_p
     loaded.silo_runs_on.restype = ctypes.c_bool
@@ -139,7 +139,7 @@ def library() -> ctypes.CDLL:
 
 @functools.cache
 def bundle_library() -> ctypes.CDLL:
-    """The whole choice with the reader, and what choice_check.c adds."""
+    """Return the library with the whole choice and the reader, and the functions of choice_check.c."""
     loaded = ctypes.CDLL(str(trapping_library(Path(__file__).parents[1] / "native" / "choice_check.c")))
     loaded.check_open.restype = ctypes.c_void_p
     loaded.check_open.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.POINTER(Error)]
@@ -153,7 +153,7 @@ def bundle_library() -> ctypes.CDLL:
 
 
 class Maker:
-    """Makes structs, and keeps what they point at for as long as it lives."""
+    """Makes C structs, and keeps the memory that they point to alive as long as it lives."""
 
     def __init__(self) -> None:
         self._kept: list[object] = []
@@ -189,7 +189,7 @@ class Maker:
             made.type, made.count = 8, len(value)
             made.held.items = self.array(Value, [self.value(item) for item in value])
         else:
-            made.type, made.held.text = 7, self.string(repr(value))  # equal to no value of a file
+            made.type, made.held.text = 7, self.string(repr(value))  # a text that equals no value of a file
         return made
 
     def array(self, kind, items):
@@ -244,7 +244,7 @@ class ArgumentValue(ctypes.Union):
 
 
 class Tagged(ctypes.Structure):
-    """``silo_argument`` of silo.h."""
+    """The struct ``silo_argument`` of silo.h."""
 
     _fields_ = [
         ("kind", ctypes.c_uint8),
@@ -259,13 +259,13 @@ class Tagged(ctypes.Structure):
 
 
 class Named(ctypes.Structure):
-    """``silo_named``."""
+    """The struct ``silo_named`` of silo.h."""
 
     _fields_ = [("name", ctypes.c_char_p), ("value", Tagged)]
 
 
 class Call(ctypes.Structure):
-    """``silo_call``."""
+    """The struct ``silo_call`` of silo.h."""
 
     _fields_ = [
         ("grid", ctypes.POINTER(ctypes.c_int64)),
@@ -295,7 +295,7 @@ class _Found(ctypes.Structure):
 
 @dataclass
 class Asked:
-    """A call of one kernel in C's structs, and what they point at."""
+    """A call of one kernel as C structs, with the maker that keeps their memory."""
 
     kernel: int
     struct: _Asked
@@ -303,10 +303,10 @@ class Asked:
 
 
 class Checker:
-    """A bundle that C's reader opened; ``ValueError`` with its words where it does not."""
+    """A bundle opened by the C reader. ValueError has the reader's text if it cannot be opened."""
 
     def __init__(self, data: bytes) -> None:
-        self.details: list[str] = []  # of the error before
+        self.details: list[str] = []  # lines of the last error's details
         self._library = bundle_library()
         self._data = ctypes.create_string_buffer(data, len(data) + 64)
         start = -(-ctypes.addressof(self._data) // 64) * 64
@@ -320,7 +320,7 @@ class Checker:
         self._library.check_close(self._check)
 
     def held(self, name: str, count: int) -> tuple[list[int], list[int], bool]:
-        """As ``silo_held_of`` has it: flags of parameters, what is held of extents, whether the grid is."""
+        """Return the results of ``silo_held_of``: flags and held extents of parameters; whether the grid is held."""
         flags, extents = (ctypes.c_uint8 * count)(), (ctypes.c_uint8 * count)()
         grid = self._library.check_held(self._check, self._kernel(name), flags, extents)
         return list(flags), list(extents), bool(grid)
@@ -329,7 +329,7 @@ class Checker:
         return self._library.check_kernel(self._check, name.encode())
 
     def asked(self, name: str, names, case, device: int, place) -> Asked:
-        """A call, ready to be chosen for."""
+        """Return a call as C structs, for :meth:`choose` and :meth:`explain`."""
         from fuzz.choice_calls import tagged, tagged_call
 
         maker = Maker()
@@ -339,7 +339,7 @@ class Checker:
         return Asked(self._kernel(name), _Asked(arguments, len(names), device, call, made), maker)
 
     def choose(self, asked: Asked) -> tuple[int, Any]:
-        """(0, (number, programs of the grid)), or (code, text)."""
+        """Choose a variant: return (0, (its number, the encoded expressions of its grid)), or (error code, text)."""
         found, error = _Found(), Error()
         code = self._library.check_choose(
             self._check, asked.kernel, ctypes.byref(asked.struct), ctypes.byref(found), None, ctypes.byref(error)
@@ -357,7 +357,7 @@ class Checker:
         return 0, (found.number, tuple(programs))
 
     def explain(self, asked: Asked) -> list[str] | None:
-        """A line a variant; None where no variant could take such arguments."""
+        """Return a line for each variant; None if no variant could take these arguments."""
         text, error = ctypes.c_void_p(), Error()
         code = self._library.check_choose(
             self._check, asked.kernel, ctypes.byref(asked.struct), None, ctypes.byref(text), ctypes.byref(error)
@@ -375,12 +375,12 @@ def _free(address: int | None) -> None:
 
 
 def element(dtype: DType | None) -> int:
-    """``enum silo_element``; 0 for none."""
+    """Return the number in ``enum silo_element``; 0 for None."""
     return 0 if dtype is None else dtype.code << 8 | dtype.bits
 
 
 def programs(nodes, names, constants, config, facts) -> list[bytes] | str:
-    """What ``silo_node_encode`` makes of each expression, or its error's text."""
+    """Encode expressions by ``silo_node_encode``; return the instructions of each, or the error's text."""
     maker = Maker()
     rows = [SignatureParameter(name=maker.string(name)) for name in names]
     known = Known(

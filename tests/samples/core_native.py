@@ -1,4 +1,4 @@
-"""The plain C files of native/core as a small library of its own, called by ctypes."""
+"""The plain C files of native/core as a library, called by ctypes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ class FillParams(ctypes.Structure):
 
 
 def compiler(name: str) -> str:
-    """A compiler by its name, perhaps with a version: Debian's clang has no name without one."""
+    """Return the path of a compiler, also under a name with a version (Debian's clang has no other).
+
+    Skip if it is missing.
+    """
     names = [name, *(f"{name}-{version}" for version in range(30, 13, -1))]
     found = next(filter(None, map(shutil.which, names)), None)
     if found is None:
@@ -44,7 +47,7 @@ def compiler(name: str) -> str:
 
 
 def trapping_library(*sources: Path) -> Path:
-    """Every file of native/core and these as a shared library in which undefined behaviour traps."""
+    """Build native/core and these sources as a shared library in which undefined behaviour traps; return its path."""
     core = archive(TRAPPING)
 
     def make(folder: Path) -> None:
@@ -56,7 +59,7 @@ def trapping_library(*sources: Path) -> Path:
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """Everything of native/core, built with the sanitizer of undefined behaviour trapping."""
+    """Return all of native/core as a library in which undefined behaviour traps."""
     loaded = ctypes.CDLL(str(trapping_library()))
     loaded.silo_expression_eval.argtypes = [
         ctypes.c_void_p,
@@ -72,7 +75,10 @@ def library() -> ctypes.CDLL:
 
 
 def run_program(data: bytes, slots: list[dict]) -> tuple[int, int]:
-    """(error, value) of encoded instructions; a slot is ``{"value", "shape", "strides", "itemsize"}``, all optional."""
+    """Run encoded instructions; return (error code, value).
+
+    A slot is a dict with the optional members "value", "shape", "strides" and "itemsize".
+    """
     count = len(slots)
     pointer = ctypes.POINTER(ctypes.c_int64)
     keep = []

@@ -1,4 +1,4 @@
-"""A libcuda that counts its launches (``tests/native/counting_cuda.c``): building it, and reading its counts."""
+"""A libcuda that counts its launches (``tests/native/counting_cuda.c``): builds it, and reads its counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parents[1] / "native" / "counting_cuda.c"
 
 
 def build(folder: Path) -> Path | None:
-    """The library, which the setting ``SILO_CUDA_LIBRARY`` names; None without a C compiler."""
+    """Build the library and return its path, for the setting ``SILO_CUDA_LIBRARY``; None without a C compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         return None
@@ -25,7 +25,7 @@ def build(folder: Path) -> Path | None:
 
 
 class Counts:
-    """What a process that loaded the library has counted."""
+    """The counts of the library in a process that has loaded it."""
 
     def __init__(self, library: str) -> None:
         loaded = ctypes.CDLL(library)
@@ -34,10 +34,10 @@ class Counts:
 
     @property
     def launches(self) -> int:
-        """Every launch."""
+        """The number of all launches."""
         return self._launches.value
 
     @property
     def captured(self) -> int:
-        """Launches into a stream that is captured into a graph."""
+        """The number of launches into a stream that is being captured into a graph."""
         return self._captured.value

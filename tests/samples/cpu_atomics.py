@@ -1,4 +1,4 @@
-"""Calls of the operations that are atomic, of tiles and of single elements."""
+"""Cases of atomic operations, on tiles and on single elements."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def ticket(p, out):
     tl.store(out + tl.program_id(0), tl.atomic_add(p, 3))
 
 
-# Triton has the three operations of these from 3.9 on.
+# atomic_load, atomic_store and atomic_poll exist from Triton 3.9 on
 @triton.jit
 def published(flags, x, out, n, E: tl.constexpr, SEM: tl.constexpr):
     i = tl.arange(0, E)
@@ -53,7 +53,7 @@ def published(flags, x, out, n, E: tl.constexpr, SEM: tl.constexpr):
 
 @triton.jit
 def waited_for(flags, x, out, wait, E: tl.constexpr, SEM: tl.constexpr):
-    """The first is there at once; of the tile, some never come and are waited for as long as ``wait``."""
+    """Poll a flag that has its value at once, and a tile with flags that never get theirs, for ``wait`` ns."""
     i = tl.arange(0, E)
     tl.atomic_store(flags, tl.load(x))
     tl.store(out, tl.atomic_poll(flags, tl.load(x), sem=SEM).to(tl.int8))
@@ -100,12 +100,13 @@ def atomic_cases() -> Iterator[Case]:
             spread = 4 if kind in {"add", "max", "xor"} else 1
             p, x, n = values(16, dtype), values(16, dtype), 13
             after, old = p.copy(), np.zeros(16, dtype)
-            for i in range(n):  # one after the other, in order
+            for i in range(n):  # one element after the other
                 old[i] = after[i // spread]
                 after[i // spread] = function(after[i // spread], x[i])
             names = {"E": 16, "SPREAD": spread, "KIND": kind, "SEM": orders[(place + len(kind)) % 4]}
             arguments = {"p": p, "x": x, "old": np.zeros(16, dtype), "n": n, **names}
-            # Triton makes a maximum of floats of two steps, one for each sign: elements do not go one after the other.
+            # Triton makes a maximum of floats from two operations, one for each sign, so the old values may differ from
+            # this order.
             steps_apart = dtype in FLOATS and kind in {"max", "min"}
             yield Case(exchanged, arguments, {"p": after} if steps_apart else {"p": after, "old": old})
     for dtype in (np.int32, np.int64, np.uint64):

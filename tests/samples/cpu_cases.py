@@ -1,4 +1,4 @@
-"""Calls of kernels with what the arrays hold afterwards, and numbers for them."""
+"""Cases for kernels on the CPU: a call with the expected arrays; and random numbers for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RNG = np.random.default_rng(5)
 
 @dataclass(frozen=True)
 class Case:
-    """One call of a kernel and what the arrays it writes hold afterwards."""
+    """One call of a kernel, and the expected contents of the arrays that it writes."""
 
     kernel: object
     arguments: dict[str, object]
@@ -24,6 +24,6 @@ class Case:
 
 
 def values(shape, dtype) -> np.ndarray:
-    """Small numbers: their sums and products are exact in every type."""
+    """Return small random numbers, whose sums and products are exact in every type."""
     low = 0 if np.dtype(dtype).kind == "u" else -4
     return RNG.integers(low, 5, shape).astype(dtype)

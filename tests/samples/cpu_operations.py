@@ -1,4 +1,4 @@
-"""Elementwise operations in batches: compiled into one file, run, compared with numpy."""
+"""Batches of elementwise operations: compiled into one file, run, and compared with numpy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ needs_compiler = [
         shutil.which("cc") is None or highest_level(gather_facts()) is None,
         reason="needs a C compiler and a known CPU level",
     ),
-    pytest.mark.filterwarnings("ignore::RuntimeWarning"),  # numpy warns of every overflow and NaN on purpose here
+    # the tests overflow and make NaN on purpose, of which numpy warns
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
 ]
 
 NUMPY = {
@@ -58,13 +59,13 @@ def _type(kind):
 
 
 class Batch:
-    """Many operations compiled as one object: one loop per operation."""
+    """Many operations compiled as one object, with one loop for each operation."""
 
     def __init__(self):
         self.text, self.pieces, self.cases, self._library = [], set(), [], None
 
     def add(self, op, inputs, expected, *, same=None):
-        """``inputs``: arrays; ``expected``: array; ``same``: how to compare."""
+        """Add an operation with its input arrays, its expected array, and the function ``same`` that compares them."""
         index = len(self.cases)
         types = [value.type for value in op.operands]
         arguments = "".join(f"{ops.c_type(t)} const *x{i}, " for i, t in enumerate(types))
@@ -79,7 +80,7 @@ class Batch:
         self.cases.append((op, [np.ascontiguousarray(x) for x in inputs], np.asarray(expected), same or identical))
 
     def run(self, contract=True):
-        """With the widest vectors, and at the lowest level: without fused multiply-add or instructions for rounding."""
+        """Run at the highest and at the lowest CPU level (without fused multiply-add and rounding instructions)."""
         top = highest_level(gather_facts())
         lowest = next(name for name in LEVELS if name.split("-")[0] == top.split("-")[0])
         for name in {top, lowest}:
@@ -110,7 +111,7 @@ def load_library(data):
 
 
 def identical(label, inputs, got, expected):
-    """Equal bits, but any NaN equals any NaN."""
+    """Fail unless the values and signs are equal; any NaN equals any NaN."""
     if expected.dtype.kind not in "iub":
         wide_got, wide = got.astype(np.float64), expected.astype(np.float64)
         good = (wide_got == wide) & (np.signbit(wide_got) == np.signbit(wide)) | np.isnan(wide_got) & np.isnan(wide)
@@ -123,7 +124,7 @@ def identical(label, inputs, got, expected):
 
 def within(ulp):
     def same(label, inputs, got, expected):
-        """``expected`` is f64; at most ``ulp`` units of the result's own type away."""
+        """Fail unless the result is within ``ulp`` units in the last place of ``expected``, which is float64."""
         kind = got.dtype
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

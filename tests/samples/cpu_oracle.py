@@ -1,4 +1,4 @@
-"""One elementwise operation as a whole kernel, over arrays, in both schedules: what oracle tests are made of."""
+"""Tests of single elementwise operations: each becomes a whole kernel over arrays, compiled in both modes."""
 # pyright: reportAttributeAccessIssue=false
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from silo.kinds.triton.front.verifier import verify
 
 __all__ = ["SHAPES", "Row", "check", "floats", "integers"]
 
-SHAPES = ((16,), (2, 4, 8), (1,), (2,), ())  # () is a scalar
-_STORED = {"i1": "i8", "index": "i64"}  # what a type without memory of its own is kept as
+SHAPES = ((16,), (2, 4, 8), (1,), (2,), ())  # () means a scalar
+_STORED = {"i1": "i8", "index": "i64"}  # the types in memory of types that cannot be stored
 _INTEGER_EDGES = (0, 1, -1, 2, -2, 3, 7, -7)
 _FLOAT_EDGES = (0.0, -0.0, 1.0, -1.0, 0.5, -1.5, 2.5, 3.5, 65504.0, -1e-7, 6e-8, 1e38, np.inf, -np.inf, np.nan)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One operation with the types of its operands and result ("*i32" is a pointer).
+    """One operation with the types of its operands and its result ("*i32" is a pointer).
 
-    ``expected`` takes the operands' values (integers as int64 objects, floats as float64, bools as bool) and gives the
-    result's before it is rounded to its type. ``ulp`` is how far off it may be, in units in the last place.
+    ``expected`` takes the operands' values (integers as int64 objects, floats as float64, bools as bool) and returns
+    the result's values before they are rounded to their type. ``ulp`` is the allowed error in units in the last place.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Row:
 
 
 def integers(kind: str) -> np.ndarray:
-    """Edges and random values of an integer type, as Python integers."""
+    """Return edge cases and random values of an integer type, as Python integers."""
     if kind == "i1":
         return np.array([False, True, True, False], object)
     bits = 64 if kind == "index" or kind.startswith("*") else int(kind[1:])
@@ -56,7 +56,7 @@ def integers(kind: str) -> np.ndarray:
 
 
 def floats(kind: str) -> np.ndarray:
-    """Edges and random values, as float64, of a float type."""
+    """Return edge cases and random values of a float type, as float64."""
     random = np.random.default_rng(1)
     with np.errstate(all="ignore"):
         wide = [*_FLOAT_EDGES, *(random.standard_normal(24) * np.exp(random.uniform(-4, 4, 24)))]
@@ -64,7 +64,7 @@ def floats(kind: str) -> np.ndarray:
 
 
 def _operands(row: Row) -> list[np.ndarray]:
-    """Every edge with every edge, then values beside each other; an odd number."""
+    """Return the operands: all pairs of edge cases, then pairs of other values; their number is odd."""
     sources = [(row.values or (floats if _floating(kind) else integers))(kind) for kind in row.inputs]
     if not sources:
         return []
@@ -86,7 +86,7 @@ def _floating(kind: str) -> bool:
 
 
 def _store(values: np.ndarray, kind: str) -> np.ndarray:
-    """Values as they lie in memory."""
+    """Return values in the form in which memory holds them."""
     kept = _STORED.get(kind, "i64" if kind.startswith("*") else kind)
     if _floating(kind):
         return from_float64(np.asarray(values, np.float64), kept)
@@ -101,7 +101,7 @@ def _type(kind: str, shape: tuple[int, ...]) -> str:
 
 
 def _kernel(row: Row, shape: tuple[int, ...]) -> str:
-    """The module of one row: each program does one tile, up to ``n`` elements in all."""
+    """Return the TTIR module of one row: each program computes one tile, ``n`` elements in all."""
     kinds = [*row.inputs, row.output]
     kept = [_STORED.get(kind, "i64" if kind.startswith("*") else kind) for kind in kinds]
     count = int(np.prod(shape))

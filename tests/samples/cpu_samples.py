@@ -1,4 +1,4 @@
-"""Compile a Triton kernel for this machine's CPU and run it over numpy arrays."""
+"""Compiles Triton kernels for this machine's CPU, and runs them on numpy arrays."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _facts(argument):
 
 
 def module_of(kernel, arguments) -> Module:
-    """The parsed TTIR of ``kernel`` for these arguments (numpy arrays, numbers, constexpr values)."""
+    """Return the parsed TTIR of ``kernel`` for these arguments (numpy arrays, numbers, constexpr values)."""
     signature, facts = TritonSource.of(kernel).specialize({name: _facts(value) for name, value in arguments.items()})
     return parse_ttir(lower_to_ttir(kernel, signature, facts, Config(), host_target()).text)
 
@@ -47,19 +47,19 @@ def _compiled(kernel, signature, facts, mode, options, target):
 
 
 def compiled(kernel, mode, *, options=None, target=None, **arguments):
-    """``kernel`` for these arguments, compiled with the ``options`` of a config for ``target``."""
+    """Return ``kernel`` compiled for these arguments and ``target``, with the ``options`` of a config."""
     signature, facts = TritonSource.of(kernel).specialize({name: _facts(value) for name, value in arguments.items()})
     return _compiled(kernel, signature, facts, mode, tuple((options or {}).items()), target or host_target())
 
 
 def run(kernel, grid, mode, *, options=None, target=None, **arguments):
-    """Run ``kernel``, compiled with the ``options`` of a config for ``target``; arrays are written in place."""
+    """Run ``kernel``, compiled for ``target`` with the ``options`` of a config; it writes to the arrays in place."""
     loaded = compiled(kernel, mode, options=options, target=target, **arguments)
     loaded.run(grid, {slot.name: arguments[slot.name] for slot in loaded.launch.layout})
 
 
 def both(kernel, grid, **arguments):
-    """Run in both modes on copies of the arrays; returns the arrays of each by name."""
+    """Run in both modes on copies of the arrays; return the arrays of each mode by name."""
     results = []
     for mode in MODES:
         copies = {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in arguments.items()}

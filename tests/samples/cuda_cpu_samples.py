@@ -1,4 +1,4 @@
-"""Kernels in CUDA C++ for the CPU: right ones with numpy's results, and faults that a check has to find."""
+"""CUDA C++ kernels for the CPU: right ones with their results by numpy, and wrong ones whose fault a check finds."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ __all__ = ["FAULTS", "RIGHT", "CudaFault", "RightKernel", "launcher_of", "need_c
 
 
 def need_clang() -> str:
-    """Why kernels in CUDA C++ do not run here; "" if they do."""
+    """Return the reason why CUDA C++ kernels cannot run here; "" if they can."""
     from silo.emulation.clang import find_clang
     from silo.errors import CompilerMissingError
 
@@ -25,7 +25,7 @@ def need_clang() -> str:
 
 @dataclass(frozen=True)
 class RightKernel:
-    """A kernel, its launch, and the arrays after it. ``arrays`` and ``expected`` are made of a generator's numbers."""
+    """A kernel with its launch; ``arguments`` makes its arguments, and ``expected`` the arrays after the launch."""
 
     name: str
     text: str
@@ -37,12 +37,12 @@ class RightKernel:
     shared: int = 0
     tolerance: float = 1e-6
     waits: bool = True
-    lock: bool = False  # which a check does not know: it orders nothing for it
+    lock: bool = False  # whether the kernel has a lock, which a check does not recognize as ordering
 
 
 @dataclass(frozen=True)
 class CudaFault:
-    """A kernel with a fault at the line that ends with ``// here``; ``error`` is the kind of the finding."""
+    """A kernel whose fault is on the line that ends with ``// here``; ``error`` is the kind of the finding."""
 
     name: str
     text: str
@@ -56,7 +56,7 @@ class CudaFault:
 
 
 def launcher_of(one: "RightKernel | CudaFault", **options: Any) -> Any:
-    """The kernel."""
+    """Return the Silo kernel of a sample."""
     given = {"shared": one.shared} if one.shared else {}
     entry = one.entry if isinstance(one, RightKernel) else "k"
     return silo.cuda(one.text, entry=entry, threads=one.threads, grid=one.grid, **given, **options)

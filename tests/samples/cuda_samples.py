@@ -1,4 +1,4 @@
-"""Kernels in CUDA C++ of the tests: each with what it is launched with."""
+"""CUDA C++ kernels for tests, each with its launch."""
 
 import pytest
 
@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(BLOCK) vadd(const T *x, const T *__restrict__ 
 
 
 def need_nvrtc():
-    """Skips a module's tests if NVRTC does not load here."""
+    """Load NVRTC; skip the module's tests if it does not load."""
     try:
         return load_nvrtc(find_nvrtc())
     except SiloError as error:
@@ -29,7 +29,7 @@ def need_nvrtc():
 
 
 def variant_of(made, target="cuda:sm_90a", **values):
-    """A variant of a kernel, with arguments of the types that it takes; ``values`` are its constants."""
+    """Return a variant of a kernel for arguments of its parameter types; ``values`` are its constants."""
     source = made.kernel.source
     facts = {}
     for one in source.passed:

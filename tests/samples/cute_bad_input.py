@@ -1,4 +1,4 @@
-"""CuTe kernels that go wrong in the ways of ``tests/unit/kinds/cute/test_cute_bad_input.py``; one thread a value."""
+"""The faulty CuTe kernels of ``tests/unit/kinds/cute/test_cute_bad_input.py``; each thread handles one value."""
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportCallIssue=false
 
 import cutlass
@@ -6,7 +6,7 @@ from cutlass import cute
 
 import silo
 
-# Its place since 4.8, and before.
+# The class is in ``cutlass.memory`` from version 4.8 of the DSL on, and in ``cutlass.utils`` before.
 Allocator = (cutlass.memory if hasattr(cutlass, "memory") else cutlass.utils).SmemAllocator
 
 
@@ -45,7 +45,7 @@ def dynamic_room(x: cute.Tensor, out: cute.Tensor, n: cutlass.Int32):
 
 
 def made(kernel, case, **more):
-    """A kernel of one of these, with one case of the arguments that ``case(make)`` gives."""
+    """Return one of these as a Silo kernel with a case, whose arguments ``case(make)`` returns."""
     found = silo.cute(kernel, **{"block": 128, "grid": (1,), "name": kernel.__name__, **more})
     found.cases()(lambda make: silo.Case(args=case(make), expected={}))
     return found

@@ -1,4 +1,4 @@
-"""Kernels that the CuTe DSL's own host code launches, with cases: what is built, bundled and called. Needs the DSL."""
+"""Kernels that the CuTe DSL's own host code launches, with cases; they are built, bundled and called. Needs the DSL."""
 # pyright: reportMissingImports=false, reportCallIssue=false, reportAttributeAccessIssue=false
 
 import cuda.bindings.driver as cuda
@@ -37,7 +37,7 @@ def _(n, make):
     return silo.Case(args=(a, b, c, 2.0, n), expected={"c": lambda: a.host + 2 * b.host})
 
 
-# Tensor maps that the host makes are parameters of the device function, which Silo cannot make.
+# copy_tiles has tensor maps as parameters, which the DSL's host code makes and Silo cannot make.
 TILE = (64, 32)
 
 

@@ -1,4 +1,4 @@
-"""Host functions of the CuTe DSL that the DSL's own host code launches. Needs the DSL."""
+"""Host functions of the CuTe DSL, which the DSL's own host code launches. Needs the DSL."""
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
 import cutlass
@@ -75,7 +75,7 @@ def _stream():
 
 
 def with_tensors():
-    """Arrays of one length, by their layouts."""
+    """Return a wrapper with arrays of one length, declared by their layouts."""
     length = cute.SymInt()
     arrays = [make_fake_compact_tensor(cutlass.Float32, (length,), assumed_align=16) for _ in range(3)]
     parameters = (
@@ -86,7 +86,7 @@ def with_tensors():
 
 
 def with_pointers():
-    """An array by its address, numbers, and the grid of the launch."""
+    """Return a wrapper with an array passed by its address, numbers, and the grid of the launch."""
     given = (_pointer(), cutlass.Float32(1), cutlass.Int32(1), cutlass.Boolean(True))
     parameters = (
         WrapperParameter("a", Form.POINTER, F32),
@@ -99,18 +99,18 @@ def with_pointers():
 
 
 def without_stream():
-    """Its launch goes to the default stream, whatever the call's is."""
+    """Return a wrapper without a stream: its launch goes to the default stream, whatever the call's stream is."""
     return Wrapper(run_alone, (_pointer(),), (WrapperParameter("a", Form.POINTER, F32),), written=False)
 
 
 def stream_first():
-    """The stream stands before the array."""
+    """Return a wrapper whose stream is the first parameter, before the array."""
     parameters = (WrapperParameter("a", Form.POINTER, F32),)
     return Wrapper(run_stream_first, (_stream(), _pointer()), parameters, written=False, stream=True)
 
 
 def job(wrapper, names, target):
-    """The job that the front end makes of it; ``names`` are all parameters that the kernel has."""
+    """Return the compile job of a wrapper; ``names`` are all parameters of the kernel."""
     with FRONT_END:
         traced = trace(wrapper, target.arch, "add")
     made = CuteJob(

@@ -1,4 +1,4 @@
-"""CuTe DSL kernels for the tests: Silo's own, small. Importing it imports the DSL."""
+"""Small CuTe DSL kernels for tests. Importing this module imports the DSL."""
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
 from types import SimpleNamespace
@@ -63,7 +63,7 @@ def add_on_host(x: cute.Tensor, y: cute.Tensor, out: cute.Tensor, n: cutlass.Int
 
 
 class Scaled:
-    """A kernel object: its constants are given when it is made."""
+    """A kernel as an object: its constants are arguments of the constructor."""
 
     def __init__(self, block: int, factor: float = 2.0, dtype=cutlass.Float32):
         if block % 32:
@@ -122,7 +122,8 @@ def scales(x: cute.Tensor, out: cute.Tensor, rows: cutlass.Int32, scale: cutlass
 
 @cute.jit
 def doubled(x: cute.Tensor, out: cute.Tensor, rows: int, scale: cutlass.Float32, stream: cuda.CUstream):
-    held = SimpleNamespace(scale=scale * 2)  # computed by the host function, which the driver's launch does not run
+    # the host function computes it, but a launch by the driver does not run the host function
+    held = SimpleNamespace(scale=scale * 2)
     scales(x, out, rows, held.scale).launch(grid=(rows, 1, 1), block=(32, 1, 1), stream=stream)
 
 

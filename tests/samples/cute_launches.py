@@ -1,4 +1,4 @@
-"""Kernels of the CuTe DSL, each with a host function that launches it in a way of its own. Needs the DSL."""
+"""CuTe DSL kernels, each with a host function that launches it in a different way. Needs the DSL."""
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
 from types import SimpleNamespace
@@ -239,7 +239,7 @@ def nothing():
 
 
 def source(make, name="k"):
-    """A source whose wrapper is what ``make`` gives."""
+    """Return a source whose wrapper is the result of ``make``."""
     signature = Signature((Parameter("x", ParameterKind.POINTER, F32),))
     calls = []
 

@@ -30,7 +30,7 @@ def copy_tiles(
     cute.arch.sync_threads()
     if tx == 0:
         cute.arch.mbarrier_arrive_and_expect_tx(arrived, ROWS * COLUMNS * 2)
-    if warp == 0:  # all of it: the copy elects one thread of the warp
+    if warp == 0:  # all threads of the warp, because the copy elects one of them
         cute.copy(load, read, into, tma_bar_ptr=arrived)
     cute.arch.mbarrier_wait(arrived, 0)
     cute.arch.sync_threads()
@@ -42,7 +42,7 @@ def copy_tiles(
 
 @cute.jit
 def copy_host(source: cute.Tensor, target: cute.Tensor):
-    """Copies a bfloat16 matrix whose extents are multiples of 64."""
+    """Copy a bfloat16 matrix whose extents are multiples of 64."""
     atom = warpgroup.make_smem_layout_atom(warpgroup.SmemLayoutAtomKind.K_SW128, cutlass.BFloat16)
     layout = cute.tile_to_shape(atom, (ROWS, COLUMNS), order=(0, 1))
     load, read = cpasync.make_tiled_tma_atom(cpasync.CopyBulkTensorTileG2SOp(), source, layout, (ROWS, COLUMNS))
@@ -57,7 +57,7 @@ def no_work(load: cute.CopyAtom, source: cute.Tensor):
 
 
 def host(layout, kind, tile, *, store=False, blocks=1, element=cutlass.BFloat16, inner=None, offset=0, line=False):
-    """A host function that makes one map, of an array of that layout, which is made when it is traced."""
+    """Return a host function that makes one tensor map; ``layout()`` makes the array's layout while it is traced."""
 
     @cute.jit
     def made(pointer: cute.Pointer):

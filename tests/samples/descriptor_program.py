@@ -1,8 +1,8 @@
-"""An unchanged Triton program in the manner of its tutorials 02, 06, 08 and 09, on a GPU or on the CPU.
+"""An unchanged Triton program in the manner of Triton's tutorials 02, 06, 08 and 09, on a GPU or on the CPU.
 
-Tuned kernels over host descriptors whose configs set block shapes, kernels that make descriptors in scratch memory, a
-kernel launched by hand, and hooks of launches. It compares every result with torch's, and prints what the hooks saw as
-one line of JSON. ``descriptor_program.py TIMES``.
+It has tuned kernels over host descriptors whose configs set block shapes, kernels that make descriptors in scratch
+memory, a kernel launched by hand, and launch hooks. It compares every result with torch's, and prints what the hooks
+saw as one line of JSON. ``descriptor_program.py TIMES``.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def main():
         out.zero_()
         warm[(M * K // 256, 1, 1)](x, out, M * K, 256)
         assert torch.equal(out.flatten()[: M * K], x.flatten() / 2), turn
-    # The same descriptors of other arrays and sizes, changed in place.
+    # the same descriptor objects, changed in place to another array and another size
     other = torch.randn(M, K, device=DEVICE, dtype=torch.float16) / 4
     a.base = other
     out.zero_()
@@ -116,7 +116,7 @@ def main():
     a.shape = [M // 2, K]
     by_host[lambda given: (M // given["ROWS"], N // given["COLUMNS"])](a, b, c, M, N, K)
     close(out[: M // 2], other[: M // 2].float() @ y.float().T)
-    assert not out[M // 2 :].any()  # what lies outside is read as 0
+    assert not out[M // 2 :].any()  # rows outside the descriptor are read as 0
     a.shape, a.base = [M, K], x
     runtime: Any = knobs.runtime
     runtime.launch_enter_hook.add(enter)

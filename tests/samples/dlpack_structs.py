@@ -1,6 +1,6 @@
-"""DLPack's structures and its capsules, for tests that make arrays of their own.
+"""DLPack's structs and capsules, for tests that make arrays of their own.
 
-Fields are those of dlpack.h; ``DLManagedTensor`` is the form of capsules called "dltensor".
+The fields are those of dlpack.h; ``DLManagedTensor`` is the struct in capsules called "dltensor".
 """
 
 from __future__ import annotations

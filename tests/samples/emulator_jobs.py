@@ -1,4 +1,4 @@
-"""Metal kernels on the CPU without their source plug-in: a text, a signature, and what its function is called with."""
+"""Metal kernels on the CPU without their source plug-in: compile jobs made from a text and a signature."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TYPES = {"u32": "uint", "i32": "int", "fp32": "float", "i64": "long", "fp16": "
 
 
 def require_clang() -> None:
-    """Skip where there is none."""
+    """Skip the module's tests if clang is missing."""
     try:
         find_clang()
     except CompilerMissingError as error:
@@ -44,7 +44,7 @@ def job(
     cut: bool = False,
     given: Sequence[int] = (),
 ) -> EmulatorJob:
-    """A job: a kernel's function takes the signature's parameters, then threadgroup memory, then positions."""
+    """Return a job whose function takes the signature's parameters, then threadgroup memory, then positions."""
     parsed = parse_signature(name, signature)
     arguments = [
         MetalArgument(BufferRole.POINTER, one.name, "", at)
@@ -71,12 +71,12 @@ def job(
 
 
 def compiled(made: EmulatorJob, name: str) -> Compiled:
-    """The artifact."""
+    """Compile a job."""
     return compile_job(made.to_job(name, host_target()), find_clang(), "tests")
 
 
 def kernel(text: str, name: str, signature: str, *args: Any, **options: Any) -> Any:
-    """A launcher: ``kernel(...)[groups](arrays and numbers)``."""
+    """Return a launcher, which is called as ``kernel(...)[groups](arrays and numbers)``."""
     out = compiled(job(text, name, signature, *args, **options), name)
     if options.get("cut"):
         signature += ", threads_x: u32, threads_y: u32, threads_z: u32"

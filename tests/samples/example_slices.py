@@ -1,4 +1,4 @@
-"""Bundles of the examples, cut by target and joined again."""
+"""Builds bundles of the examples, cuts them by target, and merges the parts again."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def check_round_trip(folder, example, targets, kernels=None):
-    """Build an example for several targets, cut it by target, and join the parts in both orders: the same bytes."""
+    """Check that an example's bundle, cut by target and merged in either order, has the same bytes."""
     whole = folder / "whole.silo"
     with override(home=folder / "home", jobs=1, tune="off"):
         build_bundle([EXAMPLES / example], whole, targets=targets, kernels=kernels, tune="off", configs="1")

@@ -1,4 +1,4 @@
-"""Kernels whose cases take what an export is given: dtypes, constants, None, strides, descriptors, aliases."""
+"""Kernels whose cases have every kind of argument of an export: dtypes, constants, None, strides, descriptors, ..."""
 
 import numpy as np
 import triton

@@ -1,4 +1,4 @@
-"""Kernels made up to be exported: every kind of parameter, and names that no language has."""
+"""Kernels made up for exports: with every kind of parameter, and with names that no programming language allows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,11 @@ _KINDS = {"i": ParameterKind.INTEGER, "f": ParameterKind.FLOAT, "b": ParameterKi
 
 
 def parameter(name: str, text: str, default: Value | NoDefault = NO_DEFAULT) -> Parameter:
-    """One typed parameter: ``r``, ``w`` array, ``d`` descriptor; ``i``, ``f``, ``b`` number; ``c`` constant."""
+    """Return one typed parameter from a letter and a dtype.
+
+    The letters: ``r``, ``w`` array that is read or written, ``d`` descriptor; ``i``, ``f``, ``b`` number; ``c``
+    constant.
+    """
     letter, _, element = text.partition(" ")
     if letter in _KINDS:
         return Parameter(name, _KINDS[letter], dtype(element) if element else None, default=default)
@@ -37,7 +41,7 @@ def parameter(name: str, text: str, default: Value | NoDefault = NO_DEFAULT) -> 
 
 
 class Maker:
-    """Kernels and their blobs."""
+    """Makes kernels, and keeps their blobs."""
 
     def __init__(self) -> None:
         self.blobs: dict[str, bytes] = {}
@@ -113,7 +117,7 @@ class Maker:
 
 
 def add_kernel(maker: Maker, name: str = "add", elements: Sequence[str] = ("float32",)) -> BundleKernel:
-    """``add(x, out, n, BLOCK)`` for each element type, on a CPU and a GPU, with a case of the first."""
+    """Return ``add(x, out, n, BLOCK)`` for each element type, on a CPU and a GPU, with a case of the first type."""
     variants = [
         maker.variant(name, add_parameters(element), target=target, kind=kind)
         for element in elements

@@ -1,4 +1,4 @@
-"""Exports of bundles for tests: made by ``silo export``, and built by the C++ compiler alone."""
+"""Makes exports of bundles by ``silo export``, and builds them by the C++ compiler alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SILO = (sys.executable, "-c", "from silo.cli.main import main; main()")
 
 
 def folder(parent: Path, targets: Sequence[str], kernels: Sequence[str], *options: str) -> Path:
-    """The export of a bundle of the examples, whose code is compiled here; its namespace is ``engine``."""
+    """Compile the examples, and return the folder of their export; its namespace is ``engine``."""
     bundle = parent / "kernels.silo"
     chosen = [word for target in targets for word in ("--target", target)]
     named = [word for kernel in kernels for word in ("--kernel", kernel)]
@@ -29,13 +29,13 @@ def folder(parent: Path, targets: Sequence[str], kernels: Sequence[str], *option
 
 
 def export(bundle: Path, made: Path, *options: str) -> Path:
-    """The export of a bundle, in a folder with the name of its namespace, whoever built the bundle."""
+    """Export a bundle to a folder named like its namespace, trusting the bundle whoever built it."""
     run([*SILO, "export", bundle, "--cpp", made, "--namespace", made.name, "--trust", *options])
     return made
 
 
 def objects(made: Path, *, library: bool = True) -> list[Path]:
-    """The export's C files, compiled once; the folder itself is left as it is. ``library``: libsilo's among them."""
+    """Compile the export's C files, each once, outside the export's folder; with ``library``, also those of libsilo."""
     output = made.parent / f"{made.name}-objects"
     sources = [*(sorted((made / "silo").glob("*.c")) if library else ()), made / f"{made.name}.c"]
     cxx = compiler("g++", "c++")
@@ -52,12 +52,12 @@ def objects(made: Path, *, library: bool = True) -> list[Path]:
 
 
 def program(made: Path, source: Path, output: Path, *libraries: Path) -> Path:
-    """A C++ program over an export: with libsilo from its own sources, unless an archive of it is given."""
+    """Build a C++ program with an export, and with libsilo from the export's sources unless ``libraries`` are given."""
     linked = [*objects(made, library=not libraries), *libraries]
     run([compiler("g++", "c++"), *CPP, f"-I{made}", source, *linked, "-o", output, *LIBRARIES])
     return output
 
 
 def selftest(made: Path, output: Path) -> Path:
-    """The export's own test."""
+    """Build the export's own test program."""
     return program(made, made / "tests" / "selftest.cpp", output)

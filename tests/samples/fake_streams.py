@@ -1,10 +1,10 @@
-"""Streams and events as torch's CUDA has them for Python, for tests on the stub: nothing waits for anything."""
+"""Streams and events with the Python interface of torch's CUDA, for tests on the stub: nothing waits for anything."""
 
 import torch
 
 
 class Event:
-    """``done`` has what was really done: nothing while a function is recorded."""
+    """An event; ``done`` lists the operations that really ran (none while a function is recorded)."""
 
     def __init__(self, **options):
         self.done = []
@@ -17,7 +17,7 @@ class Event:
 
 
 class Stream:
-    """A stream with the methods of torch.cuda.Stream, as torch has them."""
+    """A stream with torch's own methods of torch.cuda.Stream."""
 
     wait_event = torch.cuda.Stream.wait_event
     wait_stream = torch.cuda.Stream.wait_stream
@@ -31,7 +31,7 @@ MAIN = Stream(0)
 
 
 def replacements():
-    """Objects, names and values for ``setattr``: the current stream is ``MAIN``."""
+    """Yield (object, name, value) to set by ``setattr``, so that torch's current stream is ``MAIN``."""
     yield torch.cuda, "Event", Event
     yield torch.cuda.streams, "Event", Event
     yield torch.cuda, "current_stream", lambda device=None: MAIN

@@ -1,4 +1,4 @@
-"""What reading files costs: each read in a process of its own, which has no more memory and time than a file may take.
+"""The costs of reading files: each read runs in a process whose memory and time are limited to what a file may cost.
 
 As a program (``python tests/samples/file_costs.py``) it reads jobs from standard input, ``[[how, path], ...]`` as JSON,
 and prints an outcome for each.
@@ -17,15 +17,15 @@ from pathlib import Path
 
 from silo.settings import child_environment
 
-# Besides the file's own size: what docs/bundle-format.md promises.
+# The limit besides the file's own size, which docs/bundle-format.md promises.
 MOST_BYTES = 64 << 20
-# Far above a second for each MiB of these files; a test is not a clock, and what it is about took minutes.
+# Far more than a second for each MiB of these files, because a busy machine slows a read; faulty reads take minutes.
 MOST_CPU_S = 15
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The error's kind and text ("" and what was read), and the most memory that was held besides what there was."""
+    """The kind and text of the error (or "" and the result as text), and the most memory that the read added."""
 
     kind: str
     text: str
@@ -33,7 +33,7 @@ class Outcome:
 
 
 def outcomes(jobs: Sequence[tuple[str, Path]], home: Path) -> list[Outcome]:
-    """Read each file in the way that is named."""
+    """Run the jobs: read each file in the named way."""
     done = subprocess.run(
         [sys.executable, __file__],
         input=json.dumps([[how, str(path)] for how, path in jobs]),
@@ -67,7 +67,7 @@ def _run(action: Callable[[Path], object], path: Path) -> None:
 
 
 def _walk(path: Path) -> object:
-    """Everything that is read of a bundle without its code."""
+    """Read everything of a bundle except its code; return the number of parts read."""
     from silo.bundle.documents import case_recipes, measured_trials
     from silo.bundle.reader import open_bundle
 
@@ -126,7 +126,7 @@ WAYS: dict[str, Callable[[Path], object]] = {
 
 
 def main() -> None:
-    """Read the jobs and do them, each in a fork of this process, in which all is imported."""
+    """Read the jobs from standard input, and run each in a fork of this process, which has imported everything."""
     jobs = json.load(sys.stdin)
 
     for how, path in jobs:

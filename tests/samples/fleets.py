@@ -1,4 +1,4 @@
-"""What tests of agents share: a made-up study, its code, and sessions on fleets of made-up agents."""
+"""A made-up study and its code for tests of agents, and sessions on fleets of made-up agents."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ CONFIGS = [Config.of(x=x, y=y) for x in range(8) for y in range(8)]
 
 
 def command(way="", *more):
-    """The command of an agent that behaves in such a way."""
+    """Return the command of an agent that behaves in the way ``way``."""
     return shlex.join([sys.executable, agent_program.__file__, way, *map(str, more)])
 
 
 def fleet(*ways, pause_s=0.0, wait_s=30.0):
-    """A fleet with an agent of each way; a way may be a list with what it needs besides."""
+    """Return a fleet with one agent for each way; a way may be a list with further arguments of the agent."""
     words = [[way] if isinstance(way, str) else list(way) for way in ways]
     return Fleet([PipeSource(command(way, pause_s, *more), wait_s) for way, *more in words])
 
 
 def artifact(config):
-    """Code of a config that no two configs share."""
+    """Return an artifact whose code no other config shares."""
     blob = str(config).encode()
     variant = Variant("landscape", "0" * 64, Signature(()), Specialization(), config, FACTS.target)
     return Artifact(
@@ -62,13 +62,13 @@ def artifact(config):
 
 
 def lanes_of(made, configs=CONFIGS, metrics=TIMES_ALONE):
-    """The lanes of a fleet, for a session over some configs."""
+    """Return the lanes of a fleet for a session over these configs."""
     known = KnownArtifacts({config.order_key: artifact(config) for config in configs})
     return fleet_lanes(made, SENT, known, lambda one: VouchedCode(one, str(one.variant.config).encode()), metrics)
 
 
 class Here:
-    """Evaluates the same landscape in this process."""
+    """An evaluator in this process, with the agents' made-up times."""
 
     def prepare(self, configs):
         pass

@@ -1,7 +1,7 @@
-"""Processes that fork after, and while, they compile, tune and launch; ``faults/test_fork.py`` runs them.
+"""Processes that fork after they compile, tune and launch, and meanwhile; ``faults/test_fork.py`` runs them.
 
-``SILO_TEST_FORKS=10000 python tests/samples/fork_program.py many`` makes as many children, with fresh folders in
-SILO_HOME and TRITON_CACHE_DIR: it prints how many there were, and ends with 1 and the stacks of one that hangs.
+``SILO_TEST_FORKS=10000 python tests/samples/fork_program.py many`` makes 10,000 children, with fresh folders in
+SILO_HOME and TRITON_CACHE_DIR. It prints how many there were, and ends with 1 and the stacks of a child that hangs.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ def scaled(x, out, n, FACTOR: tl.constexpr, BLOCK: tl.constexpr):
 
 
 def use(factor, *, tune="off", n=1000):
-    """Compile (each factor is another variant) and launch."""
+    """Compile a variant (each factor is another one), launch it, and check the result; return the factor."""
     x, out = np.arange(n, dtype=np.float32), np.zeros(n, np.float32)
     with settings.override(tune=tune, tune_budget_s=3.0):
         scaled(x, out, n, FACTOR=factor)
@@ -45,19 +45,19 @@ def use(factor, *, tune="off", n=1000):
 
 
 def stored(factor):
-    """Whether another process has compiled it."""
+    """Return whether the store has the variant's code, which another process compiled."""
     folder = settings.settings().store_folder / "artifacts"
     return any(str(factor).encode() in path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
 def compile_workers():
-    """The numbers of this process's compile workers."""
+    """Return the process ids of this process's compile workers."""
     pools = [made._pool for made in session._sessions.values() if made._pool]
     return {process._process.pid for pool in pools for process in pool._processes}
 
 
 def after():
-    """A child of a process that has compiled compiles, tunes, launches; what it made is kept; the parent goes on."""
+    """A child of a process that has compiled can compile, tune, launch and store; afterwards the parent still can."""
     use(2)
     workers = compile_workers()
     assert workers
@@ -71,14 +71,14 @@ def after():
     forked.run(work)
     assert stored(3)
     for worker in workers:
-        os.kill(worker, 0)  # alive, and still ours: the parent goes on with it
+        os.kill(worker, 0)  # the worker still runs and is still the parent's
     assert compile_workers() == workers
     use(6)
     assert compile_workers() == workers
 
 
 def exits():
-    """A child that ends as programs do leaves the parent's workers alone."""
+    """A child that exits normally leaves the parent's workers alone."""
     use(2)
     workers = compile_workers()
     number = os.fork()
@@ -90,7 +90,7 @@ def exits():
 
 
 def meanwhile():
-    """Children are made while other threads compile, tune and launch."""
+    """Children are forked while other threads compile, tune and launch."""
     use(2)
     use(2, tune="auto")
     failed = []
@@ -123,7 +123,7 @@ def meanwhile():
 
 
 def held():
-    """Another thread holds every lock of the package at the fork, a condition that threads wait for among them."""
+    """At the fork, another thread holds every lock of the package, including a condition that threads wait for."""
     use(2)
     use(4, tune="auto", n=5000)
     taken, go = threading.Event(), threading.Event()
@@ -149,7 +149,7 @@ def held():
 
 
 def many():
-    """Children of a process whose threads launch on several threads and compile; each launches, some compile."""
+    """Many children of a process in which threads launch and compile; each child launches, and some compile."""
     count, most = int(os.environ.get("SILO_TEST_FORKS", "16")), max(1, (os.cpu_count() or 1) // 2)
     stop, running, ended = threading.Event(), {}, 0
     use(2, n=1 << 20)
@@ -178,7 +178,7 @@ def many():
         for number in range(count):
             running[forked.start(lambda number=number: child(number))] = time.monotonic()
             while len(running) >= most or (number == count - 1 and running):
-                for one in list(running):  # not any child: compile workers are children too
+                for one in list(running):  # only these children, because compile workers are children too
                     done, status = os.waitpid(one, os.WNOHANG)
                     if done:
                         del running[one]
@@ -197,7 +197,7 @@ def many():
 
 
 def stacks_of(process):
-    """The stacks of its threads, as gdb shows them; else where each waits in the system."""
+    """Return the stacks of a process's threads from gdb; without gdb, the system call in which each thread waits."""
     if shutil.which("gdb"):
         command = ["gdb", "-p", str(process), "-batch", "-ex", "thread apply all bt 40"]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120).stdout
@@ -205,7 +205,7 @@ def stacks_of(process):
 
 
 def pool():
-    """``multiprocessing``'s pool."""
+    """The processes of a ``multiprocessing`` pool can launch."""
     use(2)
     with multiprocessing.get_context("fork").Pool(2) as processes:
         assert processes.map_async(use, [3, 4, 5, 2]).get(LIMIT_S) == [3, 4, 5, 2]
@@ -213,7 +213,7 @@ def pool():
 
 
 def loader():
-    """torch's DataLoader with workers."""
+    """The workers of torch's DataLoader can launch."""
     import torch
 
     class Samples(torch.utils.data.Dataset):
@@ -232,7 +232,7 @@ def loader():
 
 
 def plain():
-    """Triton's own launch, compiled in the process by Silo's plug-in, in parent and child."""
+    """Triton's own launches work in parent and child, if Silo's plug-in compiles in the process."""
 
     def launch(factor):
         import torch

@@ -1,4 +1,4 @@
-"""Children made by fork, within a time limit."""
+"""Runs functions in forked children, with a time limit."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 def start(work: Callable[[], object]) -> int:
-    """Run ``work`` in a child made by fork; its number."""
+    """Run ``work`` in a forked child; return the child's process id."""
     number = os.fork()
     if number == 0:
         code = 1
@@ -23,7 +23,7 @@ def start(work: Callable[[], object]) -> int:
 
 
 def wait(number: int, seconds: float = 200) -> None:
-    """Await a child that must end well."""
+    """Wait for a child, which must exit with 0 within ``seconds``."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         done, status = os.waitpid(number, os.WNOHANG)
@@ -38,5 +38,5 @@ def wait(number: int, seconds: float = 200) -> None:
 
 
 def run(work: Callable[[], object], seconds: float = 200) -> None:
-    """Run ``work`` in a child made by fork, which must end well."""
+    """Run ``work`` in a forked child, which must exit with 0 within ``seconds``."""
     wait(start(work), seconds)

@@ -1,6 +1,7 @@
-"""A bundle with one kernel, ``affine``: ``out = x * factor + bias``, perhaps not below 0. Made of C, with no Triton.
+"""A bundle with one kernel, ``affine``: ``out = x * factor + bias``, optionally with relu; compiled from C.
 
-It has what operators of frameworks have to pass on: an array that may be None, a text constant, numbers, defaults.
+Its parameters are those that framework operators must be able to pass: an array that may be None, a text constant,
+numbers, and defaults.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _TARGETS = {"x86_64": "cpu:x86-64-v2", "aarch64": "cpu:aarch64-armv8.2"}
 
 
 def write_affine(path: Path) -> Path:
-    """Write it for the CPU of this machine; skips without a C compiler."""
+    """Write the bundle for this machine's CPU; skip the test without a C compiler."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("needs a C compiler")

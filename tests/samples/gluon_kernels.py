@@ -6,7 +6,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
 
-# Triton renamed them after 3.6.
+# Triton has renamed it after version 3.6.
 async_load = getattr(async_copy, "async_load", None) or async_copy.async_copy_global_to_shared
 load_tile = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
 store_tile = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global

@@ -1,4 +1,4 @@
-"""A program of Gluon kernels for a Hopper GPU, each run against torch; prints the largest error of each as JSON."""
+"""A program of Gluon kernels for a Hopper GPU: compares each with torch, and prints the largest errors as JSON."""
 # pyright: reportAssignmentType=false, reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
 
 import json

@@ -1,4 +1,4 @@
-"""Kernels and arrays that several tests on a GPU use; importing this skips where there is none."""
+"""Kernels and arrays for tests on a GPU; importing this module skips the tests if there is no GPU."""
 # pyright: reportOperatorIssue=false
 
 import pytest

@@ -1,6 +1,6 @@
-"""The stub of libcuda and libamdhip64 (``native/stub_*.c``): building it, and steering it in the process that uses it.
+"""The stub of libcuda and libamdhip64 (``native/stub_*.c``): builds it, and controls it in the process that uses it.
 
-A driver is opened once a process, so a test runs its code in a process of its own::
+A process can open a driver only once, so a test runs its code in a separate process::
 
     def test_something():
         gpu_stub.run(SOME_CODE)
@@ -35,7 +35,7 @@ DEVICE, PINNED, MANAGED = 2, 1, 3
 
 @functools.cache
 def library(*defines: str) -> Path:
-    """Build the stub (once a run), named ``libcuda.so.1``; skips without a C compiler.
+    """Build the stub (once in a run) as ``libcuda.so.1`` and return its path; skip the test without a C compiler.
 
     Give ``-DSTUB_OLD`` for a driver that lacks a function, ``-DSTUB_NO_GRAPHS`` for a driver without graphs.
     """
@@ -48,13 +48,13 @@ def library(*defines: str) -> Path:
     def make(folder: Path) -> None:
         c_files = [path for path in sources if path.suffix == ".c"]
         compile_with(*flags, *defines, *c_files, "-o", folder / "libcuda.so.1", "-ldl")
-        (folder / "libcuda.so").symlink_to("libcuda.so.1")  # as linkers look for it
+        (folder / "libcuda.so").symlink_to("libcuda.so.1")  # the name that linkers look for
 
     return shared_build("stub", (*flags, *defines, "libcuda.so"), sources, make) / "libcuda.so.1"
 
 
 def environment(*defines: str, devices: int = 1, **more: str) -> dict[str, str]:
-    """The variables under which a process uses the stub, for both kinds of device."""
+    """Return the environment of a process that uses the stub for both kinds of GPU."""
     built = str(library(*defines))
     paths = [
         str(ROOT / "tests" / "samples"),
@@ -74,8 +74,8 @@ def environment(*defines: str, devices: int = 1, **more: str) -> dict[str, str]:
 
 
 def run(code: str, *defines: str, devices: int = 1, timeout: float = 240, **more: str) -> str:
-    """Run Python code in a process with the stub; its output. Fails the test where the code fails."""
-    # The sanitizers' module is loaded in the place of the usual one, which the warm process has loaded.
+    """Run Python code in a process with the stub and return its output; the test fails if the code fails."""
+    # The module built for the sanitizers replaces the usual one, which a warm process has already loaded.
     start, prelude = (subprocess.run, _NATIVE) if "SILO_TEST_NATIVE" in os.environ else (warm_python.run, "")
     done = start(
         [sys.executable, "-W", "error", "-c", prelude + textwrap.dedent(code)],
@@ -89,7 +89,7 @@ def run(code: str, *defines: str, devices: int = 1, timeout: float = 240, **more
     return done.stdout
 
 
-# Takes the native module that SILO_TEST_NATIVE names (built for the sanitizers) in the place of the usual one.
+# Code that loads the native module named by SILO_TEST_NATIVE (built for the sanitizers) instead of the usual one.
 _NATIVE = """
 import importlib.util, os, sys
 import silo
@@ -102,13 +102,14 @@ spec.loader.exec_module(native)
 
 def open_drivers() -> None:
     """Open both stub drivers in this process, as the settings would."""
-    from silo.launch import native  # the child's, not the test's
+    from silo.launch import native  # imported in the child process, not in the test
 
     for kind in ("cuda", "hip"):
         native.gpu_open(kind, os.environ["SILO_TEST_STUB"])
 
 
-# Parameter kind (native/python/plan.h), DLPack code, bits and flags (16: written through) for a binary's types.
+# For each type of a binary's parameter: its kind (native/python/plan.h), DLPack code, bits, and flags (16: written
+# through).
 _PARAMETERS = {
     "ptr": (1, 0, 0, 16),
     "i1": (4, 6, 8, 0),
@@ -119,9 +120,10 @@ _PARAMETERS = {
 }
 
 
-def launcher(loaded: Any, *types: str, grid: Any = (1,), **options: Any) -> Any:  # of the native module
-    """A launcher of one loaded kernel whose parameters have these binary types: ``"ptr"``, ``"i32"``, ..."""
-    from silo.launch import native  # the child's, not the test's
+# takes a LoadedKernel and returns a Launcher
+def launcher(loaded: Any, *types: str, grid: Any = (1,), **options: Any) -> Any:
+    """Return a launcher of a loaded kernel whose parameters have these types: ``"ptr"``, ``"i32"``, ..."""
+    from silo.launch import native  # imported in the child process, not in the test
 
     layout = tuple((index, kind, kind == "ptr") for index, kind in enumerate(types))
     parameters = tuple((f"p{index}", *_PARAMETERS[kind], ()) for index, kind in enumerate(types))
@@ -131,7 +133,7 @@ def launcher(loaded: Any, *types: str, grid: Any = (1,), **options: Any) -> Any:
 
 @dataclass(frozen=True)
 class Launch:
-    """The last launch of a function. ``attributes``: id -> the first three words of the value."""
+    """The last launch of a function. ``attributes`` maps an attribute's id to the first three words of its value."""
 
     count: int
     grid: tuple[int, int, int]
@@ -144,7 +146,7 @@ class Launch:
     attributes: dict[int, tuple[int, int, int]]
     parameters: tuple[bytes, ...]
     max_dynamic: int
-    """What was asked of the function (``cuFuncSetAttribute``, ``cuFuncSetCacheConfig``); -1: nothing."""
+    """Attributes that were set on the function (``cuFuncSetAttribute``, ``cuFuncSetCacheConfig``); -1 if not set."""
     non_portable: int
     cache: int
 
@@ -193,7 +195,7 @@ _COUNTS = ("modules", "allocations", "bytes", "contexts", "events", "streams", "
 
 
 class Stub:
-    """Steers the stub that ``SILO_TEST_STUB`` names, in this process."""
+    """Controls the stub that ``SILO_TEST_STUB`` names, in this process."""
 
     def __init__(self) -> None:
         self.lib = ctypes.CDLL(os.environ["SILO_TEST_STUB"])
@@ -207,98 +209,101 @@ class Stub:
         self._kept: list[object] = []
 
     def last(self, name: str) -> Launch:
-        """The last launch of the function with this name; ``count`` 0: none yet."""
+        """Return the last launch of the function with this name; ``count`` is 0 if there was none."""
         return self.lib.stub_last(name.encode()).contents.launch()
 
     def parameters(self, name: str, *sizes: int) -> None:
-        """Say how many bytes each parameter has, where the code does not (hsaco)."""
+        """Set the size of each parameter in bytes, for code that does not contain them (hsaco)."""
         self.lib.stub_params(name.encode(), len(sizes), (ctypes.c_uint32 * len(sizes))(*sizes))
 
     def function(self, name: str, static_shared: int = -1, max_threads: int = -1) -> None:
-        """Give a function other limits than its code has; before it is loaded."""
+        """Give a function other limits than its code has; call this before the code is loaded."""
         self.lib.stub_function(name.encode(), static_shared, max_threads)
 
     def cost(self, name: str, nanoseconds: int) -> None:
-        """How far a launch advances the clock that events read; 1000 unless told."""
+        """Set by how much a launch advances the clock that events read; by default 1000 ns."""
         self.lib.stub_cost(name.encode(), ctypes.c_uint64(nanoseconds))
 
     def advance(self, nanoseconds: int) -> None:
-        """Advance that clock."""
+        """Advance the clock that events read."""
         self.lib.stub_advance(ctypes.c_uint64(nanoseconds))
 
     def run(self, name: str, body: Callable[[Launch], Any]) -> None:
-        """Call this in the place of the kernel, in the launching thread. Addresses in parameters are of host memory."""
+        """Call ``body`` in place of the kernel, in the launching thread; addresses in parameters are of host memory."""
         callback = _CALLBACK(lambda record, _: body(record.contents.launch()))
         self._kept.append(callback)
         self.lib.stub_run(name.encode(), callback)
 
     def record(self, on: bool) -> None:
-        """Off: launches return at once and nothing is checked."""
+        """Record and check launches or not; without it, launches return at once."""
         self.lib.stub_record(int(on))
 
     def fail(self, symbol: str, code: int, times: int = 1) -> None:
-        """Let the next calls of a function fail; ``times`` -1: all of them."""
+        """Make the next ``times`` calls of a function fail with ``code``; -1 means all calls."""
         self.lib.stub_fail(symbol.encode(), code, times)
 
     def fail_no_more(self) -> None:
-        """Forget every :meth:`fail`."""
+        """Undo every :meth:`fail`."""
         self.lib.stub_fail(None, 0, 0)
 
     def attribute(self, number: int, value: int, device: int = 0) -> None:
-        """Change what the driver says of a device; before it is first used."""
+        """Change an attribute of a device; call this before the device is first used."""
         self.lib.stub_attribute(device, number, value)
 
     def unknown(self, number: int, device: int = 0) -> None:
-        """Let the driver not know a question about a device."""
+        """Make the driver return an error for an attribute of a device."""
         self.lib.stub_attribute(device, number, -(2**31))
 
     def memory(self, nbytes: int) -> None:
-        """How much memory a device has; 64 GiB unless told."""
+        """Set the memory of a device in bytes; by default 64 GiB."""
         self.lib.stub_memory(ctypes.c_uint64(nbytes))
 
     def capture(self, stream: int, status: int = 1) -> None:
-        """Let a stream capture; ``status`` 0 ends it. ``count("broken")`` tells whether a call broke a capture."""
+        """Start the capture of a stream, or end it with ``status`` 0; ``count("broken")`` counts broken captures."""
         self.lib.stub_capture(ctypes.c_uint64(stream), status)
 
     def register(self, address: int, nbytes: int, kind: int = PINNED, device: int = 0) -> None:
-        """Let the driver know memory (DEVICE, PINNED, MANAGED)."""
+        """Register memory with the driver as DEVICE, PINNED or MANAGED."""
         self.lib.stub_register(ctypes.c_uint64(address), ctypes.c_uint64(nbytes), kind, device)
 
     def count(self, what: str) -> int:
-        """How many of them there are: modules, allocations, bytes, contexts, events, streams; and unloads so far."""
+        """Return the number of live modules, allocations, bytes, contexts, events or streams, or of unloads so far."""
         return self.lib.stub_count(_COUNTS.index(what))
 
     def graphs(self) -> int:
-        """How many graphs there are, executable ones too."""
+        """Return the number of graphs that exist, including executable ones."""
         return self.lib.stub_graphs()
 
     def graph(self) -> list[str]:
-        """A line of each node of the graph that was instantiated last: number, name, block, ``after=`` and so on."""
+        """Return a line for each node of the last instantiated graph: number, name, block, ``after=`` and so on."""
         return self.lib.stub_graph_text().decode().splitlines()
 
     def hold(self) -> None:
-        """Let launches of graphs wait until they are released, or something waits for the device."""
+        """Let launches of graphs wait until :meth:`release`, or until something waits for the device."""
         self.lib.stub_hold()
 
     def release(self, count: int = -1) -> int:
-        """Run held launches, the oldest first; -1: all, and later ones do not wait. The first error code."""
+        """Run ``count`` held launches, the oldest first, and return the first error code.
+
+        With -1 all held launches run, and later launches are no longer held.
+        """
         return self.lib.stub_release(count)
 
     def refuse_update(self, field: int, code: int) -> None:
-        """Let the next update on the device of the grid (1), of whether a node runs (2), of parameters (4) fail."""
+        """Make the next update by device code fail: of the grid (1), of whether a node runs (2), of parameters (4)."""
         self.lib.stub_refuse_update(field, code)
 
     def updates(self) -> tuple[int, int, int, int]:
-        """Updates on the device so far: of grids, of whether nodes run, of parameters; and blocks that were read."""
+        """Return how many updates device code made: of grids, of whether nodes run, of parameters; and blocks read."""
         grid, enabled, parameters, blocks = (self.lib.stub_updates(which) for which in range(4))
         return grid, enabled, parameters, blocks
 
     def primary(self, device: int = 0) -> int:
-        """The primary context of a device."""
+        """Return the primary context of a device."""
         return self.lib.stub_primary(device)
 
     def other_context(self, device: int = 0) -> int:
-        """Another context of a device, to make current with :meth:`set_context`."""
+        """Return another context of a device, for :meth:`set_context`."""
         return self.lib.stub_other_context(device)
 
     def set_context(self, context: int | None) -> None:
@@ -306,7 +311,7 @@ class Stub:
         self.lib.cuCtxSetCurrent(ctypes.c_void_p(context))
 
     def context(self) -> int | None:
-        """What is current in this thread."""
+        """Return the context that is current in this thread."""
         found = ctypes.c_void_p()
         self.lib.cuCtxGetCurrent(ctypes.byref(found))
         return found.value
@@ -324,7 +329,9 @@ def __getattr__(name: str) -> Stub:
 
 
 def text(*kernels: str, **directives: object) -> bytes:
-    """Code that the CUDA stub loads: text with the kernels' names, and ``params="8,8,4"``, ``static_shared=``,
-    ``max_threads=``, ``arch="sm_80"`` (not loadable), ``error=1`` (does not compile)."""
+    """Return code that the CUDA stub loads: a text with the kernels' names and directives.
+
+    Directives: ``params="8,8,4"``, ``static_shared=``, ``max_threads=``, ``arch="sm_80"`` (cannot be loaded),
+    ``error=1`` (does not compile)."""
     words = " ".join(f"{key}={value}" for key, value in directives.items())
     return "\n".join(["// stub: " + words, *(f".visible .entry {name}()" for name in kernels)]).encode()

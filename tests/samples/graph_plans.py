@@ -1,7 +1,7 @@
-"""``native/core/graph_plan.c`` called by ctypes: kernels and plans of them, on a stub or a real GPU.
+"""``native/core/graph_plan.c`` called by ctypes: kernels and plans of kernels, on a stub or a real GPU.
 
-``tests/native/plan_driver.c`` is built with all of ``native/core``: :func:`trapping` with a sanitizer that traps,
-:func:`fast` as it is shipped.
+``tests/native/plan_driver.c`` is built with all of ``native/core``: for :func:`trapping` with a sanitizer that traps,
+for :func:`fast` with the flags of a release.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Options(ctypes.Structure):
 
 
 class Counts(ctypes.Structure):
-    """``struct silo_graph_plan_counts``."""
+    """The struct ``silo_graph_plan_counts``."""
 
     _fields_ = (
         ("replays", ctypes.c_uint64),
@@ -56,7 +56,7 @@ class Counts(ctypes.Structure):
 
 
 class PlanError(Exception):
-    """The error that a function of the driver filled; ``code`` is one of ``SILO_ERROR_*``."""
+    """An error that a function of plan_driver.c filled; ``code`` is one of ``SILO_ERROR_*``."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -89,19 +89,19 @@ def _typed(library: ctypes.CDLL) -> ctypes.CDLL:
 
 
 def built() -> str:
-    """Build the library in which undefined behaviour traps (once a run); its path."""
+    """Build the library in which undefined behaviour traps (once in a run); return its path."""
     return str(core_native.trapping_library(_DRIVER))
 
 
 @functools.cache
 def trapping() -> ctypes.CDLL:
-    """The library that ``SILO_TEST_PLANS`` names, or else :func:`built`."""
+    """Return the library that ``SILO_TEST_PLANS`` names, or else that of :func:`built`."""
     return _typed(ctypes.CDLL(os.environ.get("SILO_TEST_PLANS") or built()))
 
 
 @functools.cache
 def fast() -> ctypes.CDLL:
-    """The library compiled as ``libsilo`` is."""
+    """Return the library compiled with the flags of ``libsilo``."""
     flags = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-ffp-contract=off", "-fno-plt", "-shared", f"-I{CORE}")
     sources = sorted(CORE.glob("*.c"))
 
@@ -115,7 +115,7 @@ def fast() -> ctypes.CDLL:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A loaded kernel. ``sizes``: bytes of each parameter."""
+    """A loaded kernel; ``sizes`` are the bytes of each parameter."""
 
     handle: int
     name: str
@@ -124,7 +124,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Call:
-    """What one node does in a replay: a grid of programs, and each parameter's bytes."""
+    """One node in a replay: its grid of programs, the bytes of each parameter, and whether it runs."""
 
     grid: tuple[int, int, int]
     parameters: tuple[bytes, ...]
@@ -132,14 +132,14 @@ class Call:
 
 
 class Device:
-    """A device of a driver, and what is made on it."""
+    """A device of a driver, which makes kernels, plans, streams and memory."""
 
     def __init__(self, library: ctypes.CDLL, kind: str = "cuda", path: str | None = None, index: int = 0) -> None:
         self.library = library
         self.handle = self.check(library.plan_device(kind.encode(), path.encode() if path else None, index))
 
     def check(self, made: Any) -> Any:
-        """``made``, or raise the error if it is None or -1."""
+        """Return ``made``, or raise PlanError if it is None or -1."""
         if made is None or made == -1:
             code = ctypes.c_int()
             text = self.library.plan_error(ctypes.byref(code))
@@ -165,17 +165,17 @@ class Device:
         return Kernel(self.check(handle), name, tuple(sizes))
 
     def graph(self, kernel: Kernel, call: Call) -> Kernel:
-        """A graph of one launch, which plans take in the place of a kernel without parameters."""
+        """Return a graph of one launch, which plans take like a kernel without parameters."""
         grid = (ctypes.c_uint32 * 3)(*call.grid)
         handle = self.library.plan_graph(self.handle, kernel.handle, grid, self.packed(kernel, call))
         return Kernel(self.check(handle), "captured", ())
 
     def graph_handle(self, made: Kernel) -> int:
-        """The driver's handle of what :meth:`graph` made."""
+        """Return the driver's handle of a graph that :meth:`graph` made."""
         return self.library.plan_graph_handle(made.handle)
 
     def packed(self, kernel: Kernel, call: Call) -> bytes:
-        """The parameter buffer of a launch."""
+        """Return the parameter buffer of a launch."""
         buffer = bytearray()
         for index, value in enumerate(call.parameters):
             place = self.library.plan_place(kernel.handle, index)
@@ -183,24 +183,24 @@ class Device:
         return bytes(buffer)
 
     def plan(self, kernels: Sequence[Kernel], after: Sequence[Sequence[int]] | None = None, **options: int) -> Plan:
-        """A plan of these kernels: each waits for the one before it, or for the nodes of ``after``."""
+        """Return a plan of these kernels, in which each waits for the one before it, or for the nodes in ``after``."""
         return Plan(self, kernels, after, _Options(**options))
 
     def stream(self) -> int:
-        """A new stream."""
+        """Return a new stream."""
         made = ctypes.c_void_p()
         self.check(self.library.plan_stream(self.handle, ctypes.byref(made)))
         assert made.value is not None
         return made.value
 
     def memory(self, nbytes: int) -> int:
-        """The address of new memory of the device."""
+        """Allocate memory of the device; return its address."""
         made = ctypes.c_uint64()
         self.check(self.library.plan_memory(self.handle, ctypes.byref(made), nbytes))
         return made.value
 
     def copy(self, to: int, origin: int, nbytes: int, stream: int) -> None:
-        """Copy in any direction and wait."""
+        """Copy bytes in any direction, and wait for the copy."""
         self.check(self.library.plan_copy(self.handle, to, origin, nbytes, stream))
 
     def wait(self, stream: int) -> None:
@@ -223,35 +223,35 @@ class Plan:
         self.handle = device.check(device.library.plan_open(*arguments))
 
     def set(self, node: int, call: Call) -> None:
-        """Change what a node does from the next replay on."""
+        """Change a node's grid, parameters and whether it runs, from the next replay on."""
         buffer = self.device.packed(self.kernels[node], call)
         grid = (ctypes.c_uint32 * 3)(*call.grid)
         library = self.device.library
         self.device.check(library.plan_set(self.handle, node, grid, call.enabled, buffer, len(buffer)))
 
     def launch(self, calls: Sequence[Call] = (), stream: int | None = None) -> None:
-        """One replay, with ``calls`` of the nodes from the first on."""
+        """Replay once, after the first nodes are set to ``calls``."""
         for node, call in enumerate(calls):
             self.set(node, call)
         self.device.check(self.device.library.plan_launch(self.handle, stream))
 
     def explain(self) -> tuple[str, str]:
-        """The way and its reason."""
+        """Return the plan's way of replaying, and the reason for it."""
         reason = ctypes.c_char_p()
         way = self.device.library.plan_explain(self.handle, ctypes.byref(reason))
         return way.decode(), (reason.value or b"").decode()
 
     def counts(self) -> Counts:
-        """What the replays did so far."""
+        """Return the counts of the replays so far."""
         counts = Counts()
         self.device.library.plan_counts(self.handle, ctypes.byref(counts))
         return counts
 
     def close(self) -> None:
-        """Give it back."""
+        """Close the plan."""
         self.device.library.plan_close(self.handle)
 
 
 def on_stub(run: Callable[..., str], code: str, *defines: str, **more: Any) -> str:
-    """Run ``code`` in a process with the stub driver (``gpu_stub.run``), where :func:`trapping` is built already."""
+    """Run ``code`` in a process with the stub driver (``gpu_stub.run``), after :func:`trapping` is built."""
     return run(code, *defines, SILO_TEST_PLANS=built(), **more)

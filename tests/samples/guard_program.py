@@ -1,4 +1,4 @@
-"""Runs the example kernels on arrays that end where memory ends: reading or writing past one kills this process."""
+"""Runs the example kernels on arrays that end at an inaccessible page: an access beyond an array kills the process."""
 
 import ctypes
 import mmap
@@ -17,7 +17,7 @@ NO_ACCESS = 0  # PROT_NONE of mprotect
 
 
 def guarded(values):
-    """A copy that ends at a page nobody may touch."""
+    """Return a copy of an array that ends right before an inaccessible page."""
     size = -(-values.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
     area = mmap.mmap(-1, size + mmap.PAGESIZE)
     KEEP.append(area)
@@ -34,7 +34,7 @@ def normal(*shape):
 
 
 def config(kernel):
-    """The first or the last config of a kernel's space, as the program was asked."""
+    """Return the first config of a kernel's space, or with the argument "last" the last one."""
     return kernel.kernel.space.configs()[-1 if sys.argv[1:] == ["last"] else 0].as_dict()
 
 

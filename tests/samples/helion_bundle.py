@@ -1,7 +1,7 @@
-"""Four kernels that Helion generates for CuTe, and one by hand, as kernels of Silo with cases, for ``silo build``.
+"""Four kernels that Helion generates for CuTe, and one written by hand, as Silo kernels with cases, for ``silo build``.
 
-``silo build tests/samples/helion_bundle.py --target cuda:sm_90a --output helion.silo`` needs no GPU; what it writes is
-what tests/gpu/test_helion_cute.py launches.
+``silo build tests/samples/helion_bundle.py --target cuda:sm_90a --output helion.silo`` needs no GPU;
+tests/gpu/test_helion_cute.py launches the bundle.
 """
 
 import numpy as np

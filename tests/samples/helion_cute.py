@@ -1,7 +1,7 @@
-"""Kernels written in Helion, and the CuTe code that it generates of them on a machine without a GPU.
+"""Kernels written in Helion, and the CuTe code that Helion generates from them on a machine without a GPU.
 
-Helion checks for a torch that was built for CUDA 13 and asks the GPU for its shared memory; both are passed over
-here, since nothing that it generates is launched. A program imports this module where Helion and the DSL are installed.
+Helion checks for a torch that was built for CUDA 13, and reads the GPU's shared memory. Both checks are skipped here,
+because nothing that Helion generates is launched. A program imports this module if Helion and the DSL are installed.
 """
 # pyright: reportMissingImports=false
 
@@ -64,7 +64,7 @@ def row_sum(x):
 
 
 def noted(kernel, *arguments, config=None):
-    """The one launch of a kernel's generated host function."""
+    """Return the only launch that a kernel's generated host function makes."""
     bound = kernel.bind(arguments)
     notes = CallNotes()
     bound.compile_config(config or bound.config_spec.default_config())(*arguments, _launcher=notes)
@@ -89,7 +89,7 @@ def matmul_call():
 
 
 def tensor_core_call(rows=512, columns=512, depth=256, tile=(128, 128, 64), **options):
-    """A matmul on Blackwell's tensor cores, whose operands come by TMA."""
+    """Return the launch of a matmul on Blackwell's tensor cores, whose operands are copied by TMA."""
     operands = (torch.empty(rows, depth, dtype=torch.bfloat16), torch.empty(depth, columns, dtype=torch.bfloat16))
     with patch_cute_mma_support():
         return noted(matmul, *operands, config=helion.Config(block_sizes=list(tile), **options))

@@ -1,4 +1,4 @@
-"""Kernels in the form that Helion generates for CuTe, written by hand: they need the DSL alone."""
+"""Kernels in the form that Helion generates for CuTe, written by hand, so that they need only the DSL."""
 # pyright: reportMissingImports=false
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ _ROWS = 16
 
 @cute.kernel
 def _helion_scale(x, out, factor, offset):
-    """out = x * factor + offset, a thread for each element: a float and an integer are passed at run time."""
+    """out = x * factor + offset, one thread for each element; a float and an integer are passed at run time."""
     row = cutlass.Int32(cute.arch.block_idx()[0]) * _ROWS + cutlass.Int32(cute.arch.thread_idx()[1])
     column = cutlass.Int32(cute.arch.thread_idx()[0])
     load = (x.iterator + row * cutlass.Int32(x.layout.stride[0]) + column * cutlass.Int32(x.layout.stride[1])).load()
@@ -23,7 +23,7 @@ def _helion_scale(x, out, factor, offset):
 
 @cute.kernel
 def _helion_total(x, out, _BLOCK: cutlass.Constexpr):
-    """The sum of each row of 256, a warp for each row: the step of the loop is a constant."""
+    """The sum of each row of 256 elements, one warp for each row; the step of the loop is a constant."""
     row = cutlass.Int32(cute.arch.block_idx()[0]) * 4 + cutlass.Int32(cute.arch.thread_idx()[1])
     total = cutlass.Float32(0)
     for start in range(cutlass.Int32(0), cutlass.Int32(256), cutlass.Int32(_BLOCK)):
@@ -40,7 +40,7 @@ def _helion_total(x, out, _BLOCK: cutlass.Constexpr):
 
 @cute.kernel
 def _helion_marked(x, out):
-    """out = 2 * x by one block: launched with marks."""
+    """out = 2 * x by one block; Helion's marks (PDL, blocks for each multiprocessor) are set on the kernel."""
     place = cutlass.Int32(cute.arch.thread_idx()[0])
     (out.iterator + place).store((x.iterator + place).load() * cutlass.Float32(2))
 
@@ -51,7 +51,7 @@ _helion_marked._helion_cute_min_blocks_per_mp = 2
 
 @cute.kernel
 def _helion_clustered(x, out):
-    """out = x, two blocks of a cluster on the second axis."""
+    """out = x by two blocks of a cluster along the second axis."""
     place = cutlass.Int32(cute.arch.block_idx()[1]) * 128 + cutlass.Int32(cute.arch.thread_idx()[0])
     (out.iterator + place).store((x.iterator + place).load())
 
@@ -61,7 +61,7 @@ _helion_clustered._helion_cute_cluster_shape = (1, 2, 1)
 
 @cute.kernel
 def _helion_turned(x, out):
-    """out = x from its end, 16384 elements by one block, through 64 KiB of shared memory of the code's own."""
+    """out = x reversed, 16384 elements by one block, through 64 KiB of shared memory that the code allocates."""
     room = cute.arch.alloc_smem(cutlass.Float32, 16384, alignment=128)
     kept = cute.make_tensor(room, cute.make_layout(16384))
     thread = cutlass.Int32(cute.arch.thread_idx()[0])
@@ -74,7 +74,7 @@ def _helion_turned(x, out):
 
 @cute.kernel
 def _helion_operands(x, y, out, atom_a, tensor_a, atom_b, tensor_b, atom_d, tensor_d):
-    """What the plans of one matmul give a kernel, with nothing done but fetching the maps."""
+    """Has the parameters that the wrapper plans of one matmul add, and only prefetches the tensor maps."""
     cute.nvgpu.cpasync.prefetch_descriptor(atom_a)
     cute.nvgpu.cpasync.prefetch_descriptor(atom_b)
     cute.nvgpu.cpasync.prefetch_descriptor(atom_d)
@@ -111,7 +111,7 @@ _helion_operands._helion_cute_wrapper_plans = [
 
 
 def scale(x, out, *, _launcher):
-    """As Helion's host functions launch."""
+    """Launch in the way of Helion's host functions."""
     _launcher(_helion_scale, (x.shape[0] // _ROWS,), x, out, 2.5, 3, block=(64, _ROWS, 1))
 
 

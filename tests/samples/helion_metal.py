@@ -1,4 +1,4 @@
-"""Kernels that Helion generates for Metal from tensors on the CPU, launched with a launcher of choice."""
+"""Kernels that Helion generates for Metal from tensors on the CPU; each is launched by a given launcher."""
 # pyright: reportMissingImports=false, reportUnknownMemberType=false
 
 import helion
@@ -62,6 +62,6 @@ def matmul(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def run(kernel, arguments, launcher):
-    """What the kernel's host function gives."""
+    """Call the kernel's generated host function with the launcher; return its result."""
     bound = kernel.bind(arguments)
     return bound.compile_config(kernel.configs[0])(*arguments, _launcher=launcher)

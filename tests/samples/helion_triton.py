@@ -1,4 +1,4 @@
-"""Kernels that Helion generates for Triton from tensors on the CPU, launched with a launcher of choice."""
+"""Kernels that Helion generates for Triton from tensors on the CPU; each is launched by a given launcher."""
 # pyright: reportMissingImports=false, reportUnknownMemberType=false
 
 import helion
@@ -23,6 +23,6 @@ def softmax(x: torch.Tensor) -> torch.Tensor:
 
 
 def run(kernel, arguments, launcher):
-    """What the kernel's host function gives."""
+    """Call the kernel's generated host function with the launcher; return its result."""
     bound = kernel.bind(arguments)
     return bound.compile_config(bound.config_spec.default_config())(*arguments, _launcher=launcher)

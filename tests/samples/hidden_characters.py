@@ -1,7 +1,7 @@
-"""What a name in a bundle may not have, whichever version of Unicode Python knows, as ranges.
+"""The characters that a name in a bundle must not have, as ranges, for every version of Unicode.
 
-Controls, formats, separators but the space, surrogates, private and non-characters: nothing in it is printable for any
-Python. The reader's table (``native/core/printable.c``) is compared with it.
+They are controls, formats, separators except the space, surrogates, private and non-characters: no version of Python
+considers any of them printable. Tests compare the reader's table (``native/core/printable.c``) with these ranges.
 """
 
 HIDDEN: tuple[tuple[int, int], ...] = (

@@ -1,4 +1,4 @@
-"""Arrays that say of themselves what cannot be, by every protocol."""
+"""Arrays that describe themselves wrongly, by every protocol."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Exchange(ctypes.Structure):
     )
 
 
-# What cannot be, and what is said of it.
+# Impossible descriptions of an array, each with a part of the error.
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"ndim": INT32_MIN}, "-2147483648 dimensions"),
     ({"ndim": -1}, "-1 dimensions"),
@@ -55,7 +55,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"shape": (4,), "strides": (-(1 << 63),)}, "beyond any memory"),
     ({"byte_offset": (1 << 64) - 8}, "byte offset 18446744073709551608"),
 ]
-# What is odd, and may be.
+# Unusual descriptions that are possible.
 RIGHT: list[dict[str, Any]] = [
     {"ndim": 0, "shape": None},
     {"shape": (1 << 40, 0, 1 << 40)},
@@ -66,7 +66,7 @@ RIGHT: list[dict[str, Any]] = [
 
 
 def memory(count: int, **said: Any) -> tuple[DLTensor, list[Any]]:
-    """A DLPack tensor of ``count`` float32 that says what is given, and what it lives in."""
+    """Return a DLPack tensor of ``count`` float32 described by ``said``, and the objects that hold its memory."""
     cells = (ctypes.c_float * count)()
     shape, strides = said.get("shape", (count,)), said.get("strides")
     extents = (ctypes.c_int64 * max(len(shape or ()), 1))(*(shape or ()))
@@ -85,7 +85,7 @@ def memory(count: int, **said: Any) -> tuple[DLTensor, list[Any]]:
 
 
 class Capsule:
-    """Read by capsules of either generation."""
+    """An array that is read by a DLPack capsule, of the old form or (with ``major``) of the versioned one."""
 
     def __init__(self, *, major: int = 0, **said: Any) -> None:
         tensor, self._kept = memory(16, **said)
@@ -101,7 +101,7 @@ class Capsule:
 
 
 def exchanged(**said: Any) -> object:
-    """An array read by the C exchange API of its type."""
+    """Return an array that is read by the DLPack C exchange API of its type."""
     tensor, kept = memory(16, **said)
 
     def read(_: int, out: Any) -> int:
@@ -114,16 +114,16 @@ def exchanged(**said: Any) -> object:
 
 
 class CudaDict:
-    """Read by its ``__cuda_array_interface__``."""
+    """An array that is read by its ``__cuda_array_interface__``."""
 
-    __cuda_array_interface__ = None  # types are looked at
+    __cuda_array_interface__ = None  # the attribute must also exist on the type
 
     def __init__(self, **said: Any) -> None:
         self.__cuda_array_interface__ = {"data": (4096, False), "typestr": "<f4", "version": 3, **said}
 
 
 class Duck:
-    """An address, a dtype and a shape."""
+    """An array with only an address, a dtype and a shape."""
 
     def __init__(self, address: int = 4096, shape: tuple[int, ...] = (4,), dtype: object = "float32") -> None:
         self.address, self.shape, self.dtype = address, shape, dtype

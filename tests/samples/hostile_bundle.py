@@ -1,4 +1,4 @@
-"""A bundle in which every text is an attack: on the terminal, on the markup of tables, on the names of files."""
+"""A bundle in which every text is an attack: on the terminal, on the markup of tables, or on file names."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from silo.core.values import dtype
 from silo.frozen import replace
 from silo.tuner.trial import Status
 
-# Markup and its malformed end, a new title, a carriage return, C1, DEL, marks of direction, a link, an emoji's name.
+# Markup, malformed markup, a terminal title, a carriage return, C1, DEL, direction marks, a link, an emoji's name,
+# HTML.
 TEXT = "[red]a[/nope]\x1b]0;t\x07\r\x9b31m\x7f\u202e\u2066[link=x:y]:smile:</title><script>"
-# What must not reach a terminal, and what a library of markup would have made of the rest.
+# Characters that must not reach a terminal, and the emoji that a markup library would make of the emoji's name.
 FORBIDDEN = ("\x1b", "\x07", "\r", "\x9b", "\x7f", "\u202e", "\u2066", "\U0001f604")
 
 
 def hostile(word: str) -> str:
-    """A text for ``word`` that attacks."""
+    """Return a hostile text that contains ``word``."""
     return f"../../../{word}{TEXT}\nFORGED a line"
 
 
 def name(word: str) -> str:
-    """A name that attacks; the reader takes printable ones alone, of whatever characters."""
+    """Return a hostile name that contains ``word``: printable, because the reader refuses other names."""
     return f"../../../{word}[red]a[/nope][link=x:y]:smile:</title><script>"
 
 
 def _parameter(word: str) -> str:
-    """Those that the key or the configs name too must be names."""
+    """Return the name of a parameter; parameters that the key or the configs refer to must have printable names."""
     return name(word) if word in ("n", "BLOCK") else hostile(word)
 
 

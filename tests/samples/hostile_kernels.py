@@ -1,4 +1,4 @@
-"""Candidates that try to pass a judge without computing the result: each published trick, re-made."""
+"""Candidates that try to pass a judge without computing the result: copies of all published tricks."""
 
 PRELUDE = """
 import os, sys, time
@@ -26,7 +26,7 @@ def candidate(body, *, before="", after="", blocks="256"):
     return PRELUDE + before + KERNEL.format(body=body, blocks=blocks) + after
 
 
-# By name: the text, the stage that has to refuse it, and a part of the reason.
+# By name: the candidate's text, the stage that must refuse it, and a part of the reason.
 HOSTILE = {
     # ---- the harness is patched
     "patched compare": (

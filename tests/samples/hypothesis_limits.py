@@ -1,7 +1,7 @@
-"""Importing this lets hypothesis take as long as it needs: how fast a machine is decides no test.
+"""Importing this module removes hypothesis's time limits, because no test should depend on the machine's speed.
 
-A test module's ``@settings`` starts from the profile that is loaded when the module is imported; conftest files import
-this before.
+The ``@settings`` of a test module start from the profile that is loaded when the module is imported, so conftest files
+import this module first.
 """
 
 from hypothesis import HealthCheck, settings

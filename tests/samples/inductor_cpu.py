@@ -1,10 +1,10 @@
-"""Whether torch compiles for the CPU by Triton."""
+"""Finds out whether torch compiles for the CPU by Triton."""
 
 import inspect
 
 
 def finds_triton():
-    """Whether torch finds a Triton: newer ones count those for GPUs alone, unless asked for the CPU too."""
+    """Return whether torch finds Triton for the CPU, which newer versions check only if asked to."""
     from torch.utils import _triton
 
     words = inspect.signature(_triton.has_triton).parameters

@@ -1,12 +1,13 @@
-"""Graphs that Inductor schedules for an H100 that is not there, with templates and fusions, on the stub of libcuda.
+"""Graphs that Inductor schedules for an H100 that does not exist, with templates and fusions, on the stub of libcuda.
 
 Used by programs of ``inductor_programs.run_program``::
 
     from inductor_graphs import *
     print(json.dumps(scheduled(pooled=True, failing=True)))
 
-Torch's measurements are replaced by times drawn from ``SEED``, in which fused code is faster than its parts; its
-workers by children of this process. The graph's kernels are launched on the stub, because a recording wants them.
+Torch's measurements are replaced by random times from ``SEED``, in which fused code is faster than its parts, and
+torch's compile workers by children of this process. The graph's kernels are launched on the stub, because a recording
+needs that.
 """
 
 # pyright: reportAttributeAccessIssue=false
@@ -56,7 +57,7 @@ _H100 = SimpleNamespace(
 
 
 def _pretend() -> None:
-    """Answer torch's questions about its device, and measure by chance."""
+    """Replace torch's queries about its device by an H100's answers, and its measurements by random times."""
     answers: dict[str, Any] = {
         "is_available": True,
         "current_device": 0,
@@ -121,7 +122,10 @@ def _launch(kernel: Any) -> None:
 
 
 def _precompiled(failing: bool) -> Any:
-    """Torch's ``make_precompile_fn``: choices that do not compile are left out of the first product of equal ones."""
+    """Return a replacement of torch's ``make_precompile_fn``; if ``failing``, every second choice fails to compile.
+
+    Torch leaves failed choices out of the first of several equal products only.
+    """
     made: dict[tuple[str, str], Any] = {}
 
     def make(self: Any, choices: Any, name: str, inputs: str, *rest: Any, **named: Any) -> Any:
@@ -142,7 +146,7 @@ def _precompiled(failing: bool) -> Any:
 
 
 class _Workers:
-    """Torch's compile workers: a child of this process for each kernel, two at a time."""
+    """A replacement of torch's compile workers: a forked child for each kernel, two at a time."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(2)
@@ -166,7 +170,7 @@ class _Workers:
 
 
 def _model(x: Any, *weights: Any) -> Any:
-    """Blocks of two products each, with code before and after them that torch can fuse with them."""
+    """Compute blocks of two matrix products each, with elementwise code around them that torch can fuse with them."""
     functional = torch.nn.functional
     for place in range(0, len(weights), 3):
         norm, up, down = weights[place : place + 3]
@@ -176,7 +180,7 @@ def _model(x: Any, *weights: Any) -> Any:
 
 
 def scheduled(*, pooled: bool = False, failing: bool = False, blocks: int = 3) -> dict[str, Any]:
-    """Compile a graph of equal blocks. Returns the names, codes and configs of its kernels, and the measurements."""
+    """Compile a graph of equal blocks; return its kernels' names, hashes and configs, and counts of measurements."""
     select_algorithm.AlgorithmSelectorCache.make_precompile_fn = _precompiled(failing)
     if pooled:
         workers = _Workers()

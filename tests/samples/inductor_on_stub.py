@@ -1,13 +1,13 @@
 """Kernels that Inductor generates for an H100, tuned and launched on the stub of libcuda, without a GPU.
 
-Used in processes of their own (``tests/samples/triton_on_stub.py`` has their environment)::
+It is used in separate processes (``tests/samples/triton_on_stub.py`` has their environment)::
 
     from inductor_on_stub import *
     kernel = made(SCALE)                 # torch's CachingAutotuner, compiled as torch compiles it
     launched(kernel, array(3000), array(3000), 3000)
 
-Torch's own measurement is replaced by times that :data:`TIMES` makes of a config, and counted in :data:`MEASURED`;
-Triton's compiles, but for those that its cache has, are counted in :data:`COMPILED`.
+Torch's own measurement is replaced by times that :data:`TIMES` computes from a config, and counted in :data:`MEASURED`.
+Triton's compiles, except those that its cache has, are counted in :data:`COMPILED`.
 """
 
 # pyright: reportAttributeAccessIssue=false
@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 
-torch.cuda.is_available = lambda: False  # a torch for CUDA would look for devices in the stub, and crash
+torch.cuda.is_available = lambda: False  # a torch built for CUDA would look for devices in the stub, and crash
 
 import torch._dynamo.device_interface as interfaces  # noqa: E402
 import triton  # noqa: E402
@@ -97,7 +97,7 @@ def NAME(in_ptr0, out_ptr0, xnumel, XBLOCK : tl.constexpr):
     tl.store(out_ptr0 + xindex, tl.load(in_ptr0 + xindex, xmask) * 2.0, xmask)
 """
 )
-# A product's template has its one config in its text, and takes its grid from the caller.
+# The template of a matrix product has its only config in its text, and gets its grid from the caller.
 TEMPLATE = (
     _HEAD
     + """
@@ -145,7 +145,7 @@ def NAME(in_ptr0, out_ptr0, xnumel, r0_numel, XBLOCK : tl.constexpr, R0_BLOCK : 
 
 
 class _Interface:
-    """The parts of torch's interface to CUDA that its tuner uses."""
+    """The functions of torch's CUDA interface that torch's tuner uses."""
 
     @staticmethod
     def current_device() -> int:
@@ -192,7 +192,10 @@ def made(
     static: bool = False,
     name: str = "triton_poi_fused_mul",
 ) -> Any:
-    """Torch's object for a kernel of this number in its graph, compiled in this process."""
+    """Compile a kernel in this process; return torch's object for it.
+
+    ``number`` is the kernel's number in its graph.
+    """
     config.use_static_cuda_launcher = static
     words = {
         "DEVICE": _DEVICE,
@@ -210,7 +213,7 @@ def made(
 
 
 def forget() -> None:
-    """Forget what torch keeps in this process of compiled kernels, and the counts."""
+    """Clear torch's caches of compiled kernels in this process, and the counts."""
     async_compile.CompiledTritonKernels.cache_clear()
     codecache.PyCodeCache.cache_clear()
     COMPILED.clear()
@@ -218,7 +221,7 @@ def forget() -> None:
 
 
 class _Array:
-    """A duck-typed tensor of a device; its memory is the host's, as with the stub."""
+    """A duck-typed tensor of a device; with the stub its memory is the host's."""
 
     def __init__(self, count: int, index: int) -> None:
         self.values = np.zeros(count + 16, np.float32)
@@ -232,7 +235,7 @@ class _Array:
 
 
 def state_of(kernel: Any) -> dict[str, Any]:
-    """A launched kernel's config, whether Silo launches it, and the counts."""
+    """Return a launched kernel's config, whether Silo launches it, and the counts."""
     (launcher,) = kernel.launchers
     config_ = {**launcher.config.kwargs, "num_warps": launcher.config.num_warps}
     by_silo = hasattr(launcher, "silo_kernel")
@@ -240,21 +243,21 @@ def state_of(kernel: Any) -> dict[str, Any]:
 
 
 def array(count: int, index: int = 0) -> Any:
-    """An array of float32 on a device."""
+    """Return an array of float32 on a device."""
     return _Array(count, index)
 
 
 def launched(kernel: Any, *arguments: Any) -> Any:
-    """Launch as Inductor's generated code does; the stub's record of it."""
+    """Launch in the way of Inductor's generated code; return the stub's record of the launch."""
     kernel.run(*arguments, stream=0)
     return stub.last(kernel.fn.__name__)
 
 
 def _serve() -> None:
-    """Run programs in children of this process, which has imported torch's compiler: that takes seconds.
+    """Run programs in children of this process, because importing torch's compiler takes seconds.
 
-    Each line of standard input names a program's variables, its file, the files of its output, and the file that
-    gets its exit status.
+    Each line of standard input names a program's variables, its file, the files of its output, and the file for its
+    exit status.
     """
     for line in sys.stdin:
         wanted = json.loads(line)

@@ -1,6 +1,6 @@
-"""Programs that use kernels of Inductor's for an H100 on the stub of libcuda, in processes of their own.
+"""Programs with Inductor's kernels for an H100 on the stub of libcuda, each in a process of its own.
 
-They run in children of one process that has imported torch's compiler (``inductor_on_stub.py``): that takes seconds.
+The processes are children of one that has imported torch's compiler (``inductor_on_stub.py``), which takes seconds.
 """
 
 import itertools
@@ -38,7 +38,7 @@ with inductor.enable("cuda", **parts) as enabled:
 
 
 def warm_process():
-    """Generator of one process that has imported torch's compiler; it ends with the generator."""
+    """Yield a process that has imported torch's compiler; it ends with the generator."""
     process = subprocess.Popen(
         [sys.executable, str(Path(gpu_stub.__file__).with_name("inductor_on_stub.py"))],
         env=gpu_stub.environment(devices=2, TRITON_DEFAULT_FP_FUSION="1"),
@@ -51,10 +51,10 @@ def warm_process():
 
 
 def run_program(warm, folder, code=ONCE, settings=None, killed=False, **given):
-    """Run a program with the stub in a process of its own; the objects that it printed, and at last its log."""
+    """Run a program with the stub in a process of its own; return the objects that it printed, and last its log."""
     name = f"program{next(_count)}"
     files = {one: str(folder / f"{name}.{one}") for one in ("out", "error", "status")}
-    program = folder / f"{name}.py"  # Triton reads kernels from files
+    program = folder / f"{name}.py"  # a file, because Triton reads a kernel's source from its file
     program.write_text(PROGRAM + textwrap.dedent(code))
     variables = {"SILO_HOME": "home", "TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
     variables = {name: str(folder / place) for name, place in variables.items()}

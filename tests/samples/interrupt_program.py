@@ -1,4 +1,4 @@
-"""Launches that take long, and signals meanwhile; ``native/test_interrupts.py`` runs them."""
+"""Launches that take long, with signals meanwhile; ``native/test_interrupts.py`` runs them."""
 
 import mmap
 import os
@@ -18,7 +18,7 @@ from silo.launch.native import threads
 from silo.launch.runtime import make_launcher
 
 ENDLESS = (1 << 31, 1 << 20)
-LIMIT_S = 100.0  # a machine may be busy; the launches would take years
+LIMIT_S = 100.0  # long enough for a busy machine; without the interrupt, the launches would take years
 
 
 def launcher(entry, *names, layout, release_gil=True, **options):
@@ -27,7 +27,7 @@ def launcher(entry, *names, layout, release_gil=True, **options):
 
 
 def turning(**options):
-    """out[thread of the program's number, modulo 8] counts; each program makes so many turns."""
+    """Return a launcher: each program loops ``turns`` times, then adds 1 to out[its number modulo 8]."""
     return launcher("turn", "out", "turns", layout=((0, "ptr", True), (1, "i32", False)), **options)
 
 
@@ -36,14 +36,14 @@ def interrupt_after(seconds=0.3):
 
 
 def shared_counts():
-    """Eight zeros that a child made by fork sees change."""
+    """Return an array of eight zeros in memory that forked children share."""
     return np.frombuffer(mmap.mmap(-1, 64), np.int64)
 
 
 def interrupt_when_counting(out):
-    """Interrupt this process once a launch has written to ``out``, however long it takes to begin.
+    """Interrupt this process once a launch has written to ``out``, however long the launch takes to begin.
 
-    A child does it: a thread of this process may get no turn.
+    A forked child does it, because a thread of this process may never be scheduled. Returns the child's process id.
     """
     parent = os.getpid()
     child = os.fork()
@@ -57,7 +57,7 @@ def interrupt_when_counting(out):
 
 
 def interrupted(launch, out, *arguments):
-    """Launch without an end, interrupted; what the interrupt says."""
+    """Make an endless launch, interrupt it, and return the note on the KeyboardInterrupt."""
     child = interrupt_when_counting(out)
     begin = time.monotonic()
     with pytest.raises(KeyboardInterrupt) as raised:
@@ -80,7 +80,7 @@ def works(launch):
 
 
 def main_thread(count, release):
-    """Programs of nanoseconds and of milliseconds, these after others of the same kernel that were short."""
+    """Programs of nanoseconds and of milliseconds can be interrupted, also after short launches of the same kernel."""
     launch = turning(release_gil=release == "released")
     with threads(int(count)):
         for turns in (0, 1_000_000):
@@ -94,7 +94,7 @@ def main_thread(count, release):
 
 
 def one_by_one():
-    """Programs that may wait for each other, and do not."""
+    """Programs that could wait for each other, but do not, can be interrupted."""
     launch = turning(chunk=1)
     with threads(2):
         interrupted(launch[ENDLESS], shared_counts(), 0)
@@ -102,7 +102,7 @@ def one_by_one():
 
 
 def other_thread(count, release):
-    """The main thread takes the signal, whoever launches; the launch goes on."""
+    """The main thread handles the signal even if another thread launches, and that launch goes on."""
     launch = turning(release_gil=release == "released")
     out = shared_counts()
     with threads(int(count)):
@@ -121,15 +121,15 @@ def other_thread(count, release):
             if count != "1":
                 interrupt_after()
                 with pytest.raises(KeyboardInterrupt):
-                    native.cpu_threads(1)  # waits for the launch
+                    native.cpu_threads(1)  # waits for the end of the launch
             os._exit(0)
         finally:
             traceback.print_exc()
-            os._exit(1)  # what follows would wait for the launch
+            os._exit(1)  # a normal exit would wait for the launch
 
 
 def ends():
-    """A program ends while a thread of it launches."""
+    """The process can end while one of its threads launches."""
     launch = turning(release_gil=False)
     works(launch)
     threading.Thread(target=lambda: launch[ENDLESS](np.zeros(8, np.int64), 0), daemon=True).start()
@@ -137,7 +137,7 @@ def ends():
 
 
 def goes_on():
-    """A handler that raises nothing, and itself launches, over scratch of its own."""
+    """A signal handler that raises nothing can itself launch, with scratch memory of its own."""
     fills = launcher("scratch_check", "size", layout=((0, "i32", False),), scratch_bytes=4096)
     inner = launcher("scratch_check", "size", layout=((0, "i32", False),), scratch_bytes=1 << 20)
     seen = []
@@ -156,9 +156,12 @@ def goes_on():
 
 
 def forks(count, cooperative=""):
-    """A handler forks: the parent's launch is whole, the child's is an error where other threads had part of it."""
+    """A signal handler forks during a launch: the parent's launch is complete.
+
+    The child's launch is an error if other threads had a part of it.
+    """
     launch = turning(cooperative=True) if cooperative else turning()
-    # Seconds of work: the handler comes long before the end, however fast the machine.
+    # The launch takes seconds, so that the handler runs long before its end, even on a fast machine.
     programs, turns = (8, 250_000_000) if cooperative else (4000, 500_000)
     parent = os.getpid()
     children = []
@@ -180,7 +183,7 @@ def forks(count, cooperative=""):
             error = raised
         if os.getpid() != parent:
             launch[(8,)](np.zeros(8, np.int64), 5)
-            whole = error is None and out.sum() == programs  # cooperative programs may all have ended by then
+            whole = error is None and out.sum() == programs  # all cooperative programs may have ended before the fork
             told = "the process was forked while it ran" in str(error)
             os._exit(0 if whole or (told and (count != "1" or cooperative)) else 1)
         assert error is None

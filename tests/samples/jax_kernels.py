@@ -1,4 +1,4 @@
-"""Kernels of Silo in programs of jax: add, softmax and layer norm, with gradients, and a few of other shapes."""
+"""Silo kernels for programs of jax: add, softmax and layer norm with gradients, and a few of other shapes."""
 # pyright: reportMissingImports=false
 
 import jax

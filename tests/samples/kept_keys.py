@@ -1,4 +1,4 @@
-"""Keys and emitted text that must stay what they are: what was kept under them is found again by later versions."""
+"""Keys and emitted text that must not change, because later versions look up stored results under the same keys."""
 
 import hashlib
 
@@ -24,7 +24,7 @@ def sha256(text):
 
 
 def variant_of(name, target):
-    """The source of a sample, and its variant for a target."""
+    """Return the source of a sample, and its variant for a target."""
     function, arguments = SAMPLES[name]
     source = TritonSource.of(function)
     signature, specialization = source.specialize(arguments)
@@ -32,7 +32,7 @@ def variant_of(name, target):
 
 
 def keys_of_kernel(name):
-    """Its fingerprint; for each target the keys of its artifact and its job, and the hashes of the emitted text."""
+    """Return a kernel's fingerprint, and for each target the keys of artifact and job, and hashes of emitted text."""
     found = {}
     for target in TARGETS:
         source, variant = variant_of(name, target)
@@ -45,14 +45,14 @@ def keys_of_kernel(name):
         except SiloError as error:
             made["refused"] = type(error).__name__
         else:
-            job = getattr(job, "job", job)  # a version that returned the job alone
+            job = getattr(job, "job", job)  # older versions return the job itself
             made |= {"job": job.key(identity), "ttir": sha256(job.text)}
         found[str(target)] = made
     return found
 
 
 def keys_of_values():
-    """One key under each schema, of values made up here."""
+    """Return one key under each schema, of made-up values."""
     choices = [Config.of(BLOCK=block, num_warps=warps) for block in (64, 128) for warps in (4, 8)]
     grid = Space(axes=(("BLOCK", (64, 128)), ("num_warps", (4, 8))))
     study = Study(

@@ -1,12 +1,12 @@
-"""Objects of C texts, kept for later compiles of the same text: a kernel that many tests compile is compiled once.
+"""Keeps compiled objects of C texts for later compiles of the same text, so that each kernel is compiled once.
 
 A test's subject is rarely the C compiler, which takes most of the time of tests of kernels for the CPU. An object lies
 in ``build/tests/objects`` under the digest of everything that it was made of: the text, the flags, the compiler's
-command and version. Only compiles without a message are kept, of texts that include no file. Objects that no run used
-for two days are removed. The compile workers of these processes take and keep objects as well
+command and version. Only compiles without a message, of texts that include no file, are kept. Objects that no run used
+for two days are removed. The compile workers of these processes also use and keep objects
 (``worker_start/sitecustomize.py``).
 
-Nothing is taken from there in ``scripts/test --all``, in processes that tests start anew, and in tests with the fixture
+Kept objects are not used in ``scripts/test --all``, in processes that tests start anew, and in tests with the fixture
 ``compiles_anew``: those about the compiler, and about bytes that two compiles have in common.
 """
 
@@ -27,7 +27,7 @@ from silo.compile.native_build import BuiltObject
 __all__ = ["ANEW", "install", "remove_unused"]
 
 ANEW = "SILO_TEST_COMPILES_ANEW"
-"""The variable that has everything compiled."""
+"""The environment variable that makes every text be compiled."""
 _FOLDER = Path(__file__).resolve().parents[2] / "build" / "tests" / "objects"
 _UNUSED_S = 2 * 86400
 _WORKER_START = Path(__file__).with_name("worker_start")
@@ -36,9 +36,9 @@ _own_environment = worker_process._environment
 
 
 def install() -> None:
-    """Let this process and its compile workers take kept objects, and keep what they compile.
+    """Let this process and its compile workers use kept objects, and keep those that they compile.
 
-    Call it before anything imports the two functions.
+    Call this before anything imports the functions ``build`` and ``build_beside`` of native_build.
     """
     native_build.build, native_build.build_beside = _build, _build_beside
     worker_process._environment = _with_worker_start
@@ -53,7 +53,7 @@ def remove_unused() -> None:
     """Remove the objects that no run used for two days."""
     oldest = time.time() - _UNUSED_S
     for path in _FOLDER.glob("*/*"):
-        with contextlib.suppress(FileNotFoundError):  # another run removes it
+        with contextlib.suppress(FileNotFoundError):  # another run may have removed it
             if path.stat().st_mtime < oldest:
                 path.unlink()
 
@@ -86,7 +86,10 @@ def _build_beside(
 def _kept(
     own: Callable[[], list[bytes] | None], texts: tuple[str, ...], flags: tuple[str, ...], toolchain: Any, *more: Any
 ) -> list[bytes]:
-    """The parts that are kept, or those that ``own`` makes, which are kept then; None of ``own``: are not to be."""
+    """Return the kept parts, or the parts that ``own`` makes, which are then kept.
+
+    If ``own`` returns None, nothing is kept.
+    """
     includes = any("#include" in text or "__has_include" in text for text in texts)
     if includes or ANEW in os.environ or "SILO_TEST_ALL" in os.environ or any(one.startswith("-I") for one in flags):
         return own() or []

@@ -1,8 +1,8 @@
 """Servers of remote stores that are killed and started again: ``killed_servers.py webdav|s3 PORT [FOLDER]``.
 
-One process imports the server, once, and forks a child that serves for each line on its standard input; it prints the
-child's number, which a test kills. What WebDAV was given lies in FOLDER and outlives its server; moto's S3 keeps all in
-memory, so each one begins with an empty bucket.
+One process imports the server once, and forks a serving child for each line on its standard input. It prints the
+child's process id, so that a test can kill it. The files of the WebDAV server lie in FOLDER and survive it; moto's S3
+keeps everything in memory, so each of its servers begins with an empty bucket.
 """
 
 # pyright: reportMissingImports=false
@@ -55,7 +55,7 @@ def answers(port):
 def main():
     kind, port, *more = sys.argv[1:]
     serve = {"webdav": webdav, "s3": s3}[kind](int(port), *more)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for these children
     for _ in sys.stdin:
         child = os.fork()
         if child == 0:

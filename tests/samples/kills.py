@@ -1,4 +1,4 @@
-"""Sessions on a fleet of made-up agents that somebody kills at random."""
+"""Sessions on a fleet of made-up agents that are killed at random."""
 
 # pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
 
@@ -15,13 +15,13 @@ from tuning_samples import tune
 
 
 def kill_process(seat):
-    """SIGKILL, or SIGTERM, or its standard input closed: a network that breaks."""
+    """Kill an agent's process by SIGKILL, SIGTERM or SIGSEGV."""
     process = seat.connection._process
     os.kill(process.pid, random.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV]))
 
 
 def kill_actor(ray, seat):
-    """By Ray, or the process that the actor is."""
+    """Kill an actor through Ray, or kill the actor's process."""
     actor = seat.connection._actor
     try:
         if random.random() < 0.5:
@@ -33,7 +33,7 @@ def kill_actor(ray, seat):
 
 
 def sessions(fleet, kills, kill):
-    """Sessions one after the other until so many agents were killed: of each, what was measured and how it ended."""
+    """Run sessions until ``kills`` agents were killed; return the numbers of sessions, lost configs, wrong winners."""
     chance, told = random.Random(5), {"kills": 0, "sessions": 0, "lost": 0, "wrong": 0, "longest_s": 0.0}
     done, hit = threading.Event(), set()
     ask, lose = fleet.ask, fleet._lose
@@ -45,7 +45,7 @@ def sessions(fleet, kills, kill):
             hit.discard(threading.get_ident())
 
     def lost(*arguments):
-        hit.add(threading.get_ident())  # this thread's config is tried on another agent now
+        hit.add(threading.get_ident())  # this thread's config is now tried on another agent
         lose(*arguments)
 
     fleet.ask, fleet._lose = asked, lost
@@ -54,16 +54,16 @@ def sessions(fleet, kills, kill):
         while told["kills"] < kills and not done.is_set():
             time.sleep(chance.uniform(0.05, 0.35))
             if hit:
-                continue  # a config that is hit on its second agent too is left out, as it should be
+                continue  # wait, because a config whose second agent dies too is left out on purpose
             there = [seat for seat in fleet._seats if seat.connection is not None]
             if sum(not seat.given_up for seat in fleet._seats) < 2:
                 return
             if len(there) < 2:
-                continue  # one stays, so that somebody is at work when the next is hit
+                continue  # keep one agent, so that some agent works when the next one is killed
             try:
                 kill(chance.choice(there))
             except (AttributeError, OSError, RuntimeError, ValueError):
-                continue  # it is gone already
+                continue  # the agent is gone already
             told["kills"] += 1
 
     thread = threading.Thread(target=killer)

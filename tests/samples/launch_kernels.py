@@ -1,4 +1,4 @@
-"""Small C functions with the CPU kernel ABI, and launchers over them, for tests of the native module."""
+"""Small C functions with the CPU kernel ABI and launchers of them, for tests of the native module."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ KERNEL(alone) {
 
 @cache
 def blob() -> bytes:
-    """A shared object with every test kernel; skips where there is no C compiler."""
+    """Return a shared object with every test kernel; skip the test without a C compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("needs a C compiler")
@@ -190,7 +190,7 @@ def any_parameters(*names: str) -> Signature:
 
 
 class Asked:
-    """An on_miss that remembers the calls it was asked about and answers with one binding."""
+    """An on_miss callable that records its calls and always returns the same binding."""
 
     def __init__(self, entry, layout=(), config=None, grid=None, **options):
         self.calls: list[SeenCall] = []
@@ -202,7 +202,7 @@ class Asked:
 
 
 def nothing(*names, parameters=None, **options):
-    """A launcher of a kernel that does nothing with these undeclared parameters, and what it asked."""
+    """Return a launcher of a kernel that does nothing, with these undeclared parameters, and its on_miss callable."""
     asked = Asked("nothing")
     signature = any_parameters(*names) if parameters is None else Signature(tuple(parameters))
     return make_launcher("nothing", signature, on_miss=asked, **options), asked
@@ -212,7 +212,10 @@ ADD_LAYOUT = ((0, "ptr", False), (1, "ptr", False), (2, "ptr", True), (3, "i32",
 
 
 def add(**options):
-    """A launcher of out = x + y over n floats, 64 to a program, with a constexpr BLOCK that the config sets."""
+    """Return a launcher of out = x + y over n floats, and its on_miss callable.
+
+    Each program adds 64 elements; the config sets the constexpr BLOCK.
+    """
     asked = Asked("add", ADD_LAYOUT, {"BLOCK": 64, "num_warps": 4}, options.pop("program", None))
     signature = Signature(
         (

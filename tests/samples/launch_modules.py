@@ -1,6 +1,6 @@
-"""The modules that a program loads by ``import silo``, and up to its first launch from a bundle.
+"""Prints the modules that a program loads by ``import silo``, and those that it loads until its first launch.
 
-``python launch_modules.py BUNDLE DEVICE`` prints them as JSON; DEVICE is cpu, or cuda on a stub of the driver.
+``python launch_modules.py BUNDLE DEVICE`` prints both as JSON; DEVICE is cpu, or cuda on a stub of the driver.
 """
 
 import sys

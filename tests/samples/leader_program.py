@@ -1,7 +1,7 @@
-"""Runs of eight processes that need one decision and measure with noise of their own; prints what each run came to.
+"""Runs of eight processes that must agree on a decision although each measures random times; prints counts of the runs.
 
 ``leader_program.py RUNS FOLDER``. The processes are forked from this one, which has imported everything. Each has a
-store of its own, with the code of every config in it, and times that are nothing but noise.
+store of its own, which has the code of every config.
 """
 
 # pyright: reportAttributeAccessIssue=false, reportPrivateUsage=false
@@ -34,7 +34,7 @@ def scale(x, out, n, BLOCK: tl.constexpr):
 
 
 class Noise(benches.LocalBench):
-    """Runs and checks configs here, and makes their times up."""
+    """Runs and checks configs in this process, but returns random times."""
 
     on_measure = staticmethod(lambda: None)
 
@@ -51,7 +51,7 @@ class Noise(benches.LocalBench):
 
 
 def call(mode, home, lock):
-    """The config that a first call leads to, as the process's decisions have it."""
+    """Make a first call; return the digest of the process's decisions."""
     with override(tune=mode, home=home, lock=lock, jobs=1, tune_budget_s=30.0):
         kernel = silo.kernel(space={"BLOCK": [64, 128, 256, 512]}, key=["n"], grid=lambda a: (silo.cdiv(a.n, a.BLOCK),))
         x = np.arange(5000, dtype=np.float32)
@@ -62,7 +62,7 @@ def call(mode, home, lock):
 
 
 def forked(step):
-    """Run ``step(write)`` in a child; its process and the end of a pipe with what it writes."""
+    """Run ``step(write)`` in a forked child; return its process id and a pipe with the lines that it writes."""
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
@@ -78,7 +78,10 @@ def forked(step):
 
 
 def run(number, folder, mode, *, killing):
-    """One run: the digests of the processes that lived, and whether the one that measured was killed."""
+    """Make one run; return the decision digests of the processes that lived.
+
+    If ``killing``, a measuring process is killed.
+    """
     place = folder / f"run-{number}-{mode}"
     lock = None if mode == "auto" else place / "lock.json"
     place.mkdir()

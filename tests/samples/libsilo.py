@@ -1,6 +1,6 @@
-"""libsilo as a shared library, built once a run from ``native/core``, and called by ctypes.
+"""libsilo as a shared library, built once in a run from ``native/core``, and called by ctypes.
 
-``SILO_TEST_LIBSILO`` names one that is built already (for a sanitizer, or by CMake).
+``SILO_TEST_LIBSILO`` names a library that is already built (for a sanitizer, or by CMake).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ READONLY, PAD_NAN, ROUND_TF32, RANGE32 = 1, 2, 4, 8
 
 @functools.cache
 def library_file() -> Path:
-    """The library, built with ``-O1``; skips without a C compiler."""
+    """Build the library with ``-O1`` and return its path; skip the test without a C compiler."""
     given = os.environ.get("SILO_TEST_LIBSILO")
     if given:
         return Path(given)
@@ -50,7 +50,7 @@ _AXES = ctypes.POINTER(ctypes.c_int64)
 
 
 class Argument(ctypes.Structure):
-    """``silo_argument``."""
+    """The struct ``silo_argument``."""
 
     _fields_ = (
         ("kind", ctypes.c_uint8),
@@ -65,13 +65,13 @@ class Argument(ctypes.Structure):
 
 
 class Queue(ctypes.Structure):
-    """``silo_queue``."""
+    """The struct ``silo_queue``."""
 
     _fields_ = (("device", ctypes.c_int32), ("index", ctypes.c_int32), ("stream", ctypes.c_void_p))
 
 
 class Error(ctypes.Structure):
-    """``silo_error``."""
+    """The struct ``silo_error``."""
 
     _fields_ = (
         ("code", ctypes.c_int32),
@@ -84,7 +84,7 @@ class Error(ctypes.Structure):
 
 
 class HostCode(ctypes.Structure):
-    """``silo_host_code``."""
+    """The struct ``silo_host_code``."""
 
     _fields_ = (
         *((name, ctypes.c_char_p) for name in ("bundle", "kernel", "identity", "sha256", "digest")),
@@ -94,7 +94,7 @@ class HostCode(ctypes.Structure):
 
 
 class Scratch(ctypes.Structure):
-    """``silo_scratch``."""
+    """The struct ``silo_scratch``."""
 
     _fields_ = (("queue", Queue), ("bytes", ctypes.c_size_t), ("alignment", ctypes.c_size_t))
 
@@ -106,7 +106,7 @@ RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(Scratch), ctype
 
 
 class Options(ctypes.Structure):
-    """``silo_options``."""
+    """The struct ``silo_options``."""
 
     _fields_ = (
         ("size", ctypes.c_size_t),
@@ -126,20 +126,20 @@ class Options(ctypes.Structure):
 
 
 class Named(ctypes.Structure):
-    """``silo_named``."""
+    """The struct ``silo_named``."""
 
     _fields_ = (("name", ctypes.c_char_p), ("value", Argument))
 
 
 class Call(ctypes.Structure):
-    """``silo_call``."""
+    """The struct ``silo_call``."""
 
     _fields_ = (("grid", _AXES), ("options", ctypes.POINTER(Named)), ("option_count", ctypes.c_size_t))
 
 
 @dataclass
 class LibraryError(Exception):
-    """What a call of the library failed with."""
+    """The error that a call of the library returned."""
 
     code: int
     text: str
@@ -153,18 +153,18 @@ class LibraryError(Exception):
 
 
 def axes(values: Sequence[int] | None) -> Any:
-    """Integers as C has them; None: a null pointer."""
+    """Return integers as a C array; a null pointer for None."""
     return None if values is None else (ctypes.c_int64 * max(len(values), 1))(*values)
 
 
 def element(name: str) -> int:
-    """The number of an element type."""
+    """Return the number of an element type."""
     kind = dtype(name)
     return kind.code << 8 | kind.bits
 
 
 def scalar(value: object) -> Argument:
-    """An int, bool, float, None or text."""
+    """Return the argument for an int, bool, float, None or text."""
     made = Argument()
     if value is None:
         made.kind = 7
@@ -181,7 +181,7 @@ def scalar(value: object) -> Argument:
 
 
 def pointer(address: int | None, name: str = "float32", flags: int = 0) -> Argument:
-    """``silo_pointer``."""
+    """Return the argument that ``silo_pointer`` makes."""
     made = Argument(kind=1, flags=flags, element=element(name))
     made.value.pointer = address
     return made
@@ -196,7 +196,7 @@ def array(
     flags: int = 0,
     block: Sequence[int] | None = None,
 ) -> Argument:
-    """``silo_array``, or with a block ``silo_descriptor``."""
+    """Return the argument that ``silo_array`` makes, or with a block that of ``silo_descriptor``."""
     made = Argument(kind=2 if block is None else 3, flags=flags, element=element(name), rank=len(shape))
     made.value.pointer = address
     made.shape = axes(shape)
@@ -206,7 +206,7 @@ def array(
 
 
 def type_of(name: str) -> Argument:
-    """``silo_type``."""
+    """Return the argument that ``silo_type`` makes."""
     return Argument(kind=9, element=element(name))
 
 
@@ -214,7 +214,7 @@ ABSENT = Argument()
 
 
 def argument(value: object) -> Argument:
-    """Whatever stands for a value: an array of numpy, a number, a text, None; an ``Argument`` is itself."""
+    """Return the argument for any value: a numpy array, a number, a text, None; an ``Argument`` is returned itself."""
     if isinstance(value, Argument):
         return value
     if isinstance(value, np.ndarray):
@@ -226,7 +226,7 @@ def argument(value: object) -> Argument:
 
 @functools.cache
 def load(path: str = "") -> ctypes.CDLL:
-    """The library with the types of its functions."""
+    """Load the library, and declare the types of its functions."""
     library = ctypes.CDLL(path or str(library_file()))
     pointers = {
         "silo_version": (ctypes.c_char_p, []),
@@ -284,7 +284,7 @@ def _check(library: ctypes.CDLL, code: int, error: Error) -> None:
 
 
 def _packed(values: Sequence[object], given: dict[str, Any]) -> tuple[Any, Call | None]:
-    """Arguments, and a call where ``given`` has a ``grid`` or options."""
+    """Return the arguments as C structs, and a call if ``given`` has a ``grid`` or options, else None."""
     arguments = (Argument * max(len(values), 1))(*(argument(value) for value in values))
     grid = axes(given.pop("grid", None))
     options = (Named * max(len(given), 1))(*(Named(key.encode(), argument(one)) for key, one in given.items()))
@@ -292,7 +292,7 @@ def _packed(values: Sequence[object], given: dict[str, Any]) -> tuple[Any, Call 
 
 
 class Plan:
-    """``silo_plan``, on the CPU where no queue is given; of a bundle where it is named."""
+    """A ``silo_plan``, on the CPU unless a queue is given; a bundle's plan if it has a name."""
 
     def __init__(self, library: ctypes.CDLL, queue: Queue | None = None, bundle: Bundle | None = None, name: str = ""):
         self.library, made, error = library, ctypes.c_void_p(), Error()
@@ -306,29 +306,29 @@ class Plan:
 
     @property
     def parameters(self) -> list[str]:
-        """Of a plan of a bundle."""
+        """The names of the parameters of a bundle's plan."""
         count = self.library.silo_plan_parameter_count(self.handle)
         return [self.library.silo_plan_parameter_name(self.handle, i).decode() for i in range(count)]
 
     def __call__(self, *values: object, stream: int | None = None) -> None:
-        """``silo_plan_call``."""
+        """Call ``silo_plan_call``."""
         arguments, error = (Argument * max(len(values), 1))(*(argument(value) for value in values)), Error()
         code = self.library.silo_plan_call(self.handle, stream, arguments, len(values), ctypes.byref(error))
         _check(self.library, code, error)
 
     def run(self, stream: int | None = None) -> None:
-        """``silo_plan_run``."""
+        """Call ``silo_plan_run``."""
         error = Error()
         _check(self.library, self.library.silo_plan_run(self.handle, stream, ctypes.byref(error)), error)
 
     def explain(self) -> tuple[str, str]:
-        """``silo_plan_explain``; empty texts before the first run."""
+        """Return the results of ``silo_plan_explain``; empty texts before the first run."""
         reason = ctypes.c_char_p()
         way = self.library.silo_plan_explain(self.handle, ctypes.byref(reason))
         return (way or b"").decode(), (reason.value or b"").decode()
 
     def close(self) -> None:
-        """``silo_plan_close``."""
+        """Call ``silo_plan_close``."""
         self.library.silo_plan_close(self.handle)
 
     def __enter__(self) -> Self:
@@ -340,7 +340,7 @@ class Plan:
 
 @dataclass
 class Kernel:
-    """A kernel of an open bundle; calls take numpy arrays or what :func:`argument` makes."""
+    """A kernel of an open bundle; its calls take numpy arrays, and everything else that :func:`argument` takes."""
 
     library: ctypes.CDLL
     handle: int
@@ -348,20 +348,20 @@ class Kernel:
 
     @property
     def parameters(self) -> list[str]:
-        """Their names."""
+        """The names of the kernel's parameters."""
         count = self.library.silo_parameter_count(self.handle)
         return [self.library.silo_parameter_name(self.handle, i).decode() for i in range(count)]
 
     def __call__(self, *values: object, queue: Queue | None = None, **given: Any) -> None:
-        """Launch, on the CPU where no queue is given. ``grid=`` and options by name."""
+        """Launch the kernel, on the CPU unless a queue is given; ``given`` has the grid and options by name."""
         self._call("silo_launch", values, queue, given)
 
     def warmup(self, *values: object, queue: Queue | None = None, **given: Any) -> None:
-        """``silo_warmup``."""
+        """Call ``silo_warmup``."""
         self._call("silo_warmup", values, queue, given)
 
     def explain(self, *values: object, queue: Queue | None = None, **given: Any) -> str:
-        """``silo_explain``."""
+        """Return the text of ``silo_explain``."""
         text = ctypes.c_char_p()
         self._call("silo_explain", values, queue, given, ctypes.byref(text))
         found = (text.value or b"").decode()
@@ -369,7 +369,7 @@ class Kernel:
         return found
 
     def add_to(self, plan: Plan, *values: object, **given: Any) -> None:
-        """``silo_plan_add``."""
+        """Add a launch to a plan by ``silo_plan_add``."""
         arguments, call = _packed(values, given)
         error = Error()
         code = self.library.silo_plan_add(
@@ -446,29 +446,29 @@ class Bundle:
 
     @property
     def kernels(self) -> list[str]:
-        """Their names."""
+        """The names of the bundle's kernels."""
         count = self.library.silo_kernel_count(self.handle)
         assert self.library.silo_kernel_name(self.handle, count) is None
         return [self.library.silo_kernel_name(self.handle, i).decode() for i in range(count)]
 
     @property
     def plans(self) -> list[str]:
-        """The names of its plans."""
+        """The names of the bundle's plans."""
         count = self.library.silo_plan_count(self.handle)
         assert self.library.silo_plan_name(self.handle, count) is None
         return [self.library.silo_plan_name(self.handle, i).decode() for i in range(count)]
 
     def plan(self, name: str, queue: Queue | None = None) -> Plan:
-        """``silo_bundle_plan``."""
+        """Return a plan of the bundle, made by ``silo_bundle_plan``."""
         return Plan(self.library, queue, self, name)
 
     @property
     def identity(self) -> str:
-        """Of the file."""
+        """The identity of the bundle's file."""
         return self.library.silo_identity(self.handle).decode()
 
     def close(self) -> None:
-        """Once."""
+        """Close the bundle."""
         self.library.silo_close(self.handle)
         self.handle = ctypes.c_void_p()
 

@@ -1,10 +1,10 @@
-"""Cubins and AMD code objects made by hand, so that no compiler is needed."""
+"""Cubins and AMD code objects made by hand, so that tests need no compiler."""
 
 import struct
 
 
 def make_elf(sections, *, machine, os_abi, flags):
-    """``sections``: (name, type, link, data, size or None)."""
+    """Return an ELF file; each section is (name, type, link, data, size or None for the data's size)."""
     names = b"\0"
     offsets = []
     for name, *_ in [*sections, (".shstrtab",)]:
@@ -48,7 +48,7 @@ def make_cubin(*, old=False, registers=40, frame=16, with_registers=True):
     if with_registers:
         general = svalue(0x2F, struct.pack("<II", 1, registers)) + general
     parameters = (
-        struct.pack("<BBH", 3, 0x19, 12)  # a short form: no bytes follow
+        struct.pack("<BBH", 3, 0x19, 12)  # an attribute without a value
         + svalue(0x17, struct.pack("<IHHI", 0, 1, 8, (4 << 18) | 0x1F000))
         + svalue(0x17, struct.pack("<IHHI", 0, 0, 0, (8 << 18) | 0x1F000))
         + struct.pack("<BBH", 1, 0x60, 0)
@@ -68,7 +68,7 @@ def make_cubin(*, old=False, registers=40, frame=16, with_registers=True):
 
 
 def pack(value):
-    """MessagePack, enough of it to write metadata."""
+    """Encode a value as MessagePack, with the types that metadata needs."""
     if isinstance(value, dict):
         return bytes([0x80 | len(value)]) + b"".join(pack(k) + pack(v) for k, v in value.items())
     if isinstance(value, list):

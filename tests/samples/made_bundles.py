@@ -1,10 +1,10 @@
-"""A bundle of small kernels made without a compiler of kernels: C functions with the CPU's ABI, text for the stub GPUs.
+"""A bundle of small kernels, made without a kernel compiler: C functions with the CPU's ABI, texts for the stub GPUs.
 
-``add`` takes what it is given and has variants by facts; ``kinds`` has a parameter of every type and a constant;
-``fails`` fails in every program; ``shaped`` has a grid of an array's shape; ``bare`` has no grid; ``scratched`` needs
-scratch memory, ``clustered`` launch attributes, ``in_blocks`` a grid of whole clusters, and ``described`` takes a
-tensor descriptor (GPUs alone); ``fixed`` was built for one shape, ``strict`` for aligned memory; ``hungry`` needs more
-memory than there is; no CPU loads ``odd``.
+``add`` has variants by specialization; ``kinds`` has a parameter of every type and a constant; ``fails`` fails in every
+program; the grid of ``shaped`` depends on an array's shape; ``bare`` has no grid; ``scratched`` needs scratch memory,
+``clustered`` launch attributes, ``in_blocks`` a grid of whole clusters; ``described`` takes a tensor descriptor (GPUs
+only); ``fixed`` was built for one shape, ``strict`` for aligned memory; ``hungry`` needs more memory than exists; no
+CPU can load ``odd``.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _ptx(entry: str, sizes: Sequence[int]) -> bytes:
 
 
 def _hsaco(entry: str, sizes: Sequence[int]) -> bytes:
-    """A code object that says what it takes, and one argument more that the runtime fills in."""
+    """Return a code object with metadata about its parameters, and one hidden parameter that the runtime fills in."""
     own = [{".offset": 8 * i, ".size": size, ".value_kind": "by_value"} for i, size in enumerate(sizes)]
     hidden = {".offset": 8 * len(own), ".size": 4, ".value_kind": "hidden_block_count_x"}
     kernel = {".name": entry, ".vgpr_count": 8, ".args": [*own, hidden]}
@@ -320,7 +320,7 @@ def _others(maker: _Maker) -> None:
 
 
 def write_made(path: Path, machine: str = "", *, raw: bool = False) -> Path:
-    """Write the bundle; ``machine`` as ``platform.machine`` says; ``raw``: nothing compressed."""
+    """Write the bundle for ``machine`` (``platform.machine()`` by default); with ``raw``, without compression."""
     import platform
 
     maker = _Maker(_BASELINE.get(machine or platform.machine(), "cpu:x86-64-v2"))

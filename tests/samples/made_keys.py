@@ -1,4 +1,4 @@
-"""Keys and signatures that tests make, and minisign where it is installed."""
+"""Keys and signatures that tests make, and calls of minisign if it is installed."""
 
 import shutil
 import subprocess
@@ -16,7 +16,7 @@ HEADER = b"SILOBNDL" + bytes(range(56))
 
 
 def minisign(*arguments, text="", check=True):
-    """Run minisign; the test is skipped where it is not installed."""
+    """Run minisign; skip the test if it is not installed."""
     if shutil.which("minisign") is None:
         pytest.skip("minisign is not installed (the package minisign of most distributions)")
     command = ["minisign", *map(str, arguments)]
@@ -24,7 +24,7 @@ def minisign(*arguments, text="", check=True):
 
 
 def resigned(message: bytes, comment: bytes, key: SecretKey = SECRET) -> MinisignSignature:
-    """A signature with a comment that Silo would not sign."""
+    """Return a valid signature with a comment that Silo itself would refuse to sign."""
     from silo.store.signatures import signed
 
     data = signed(key.seed, prehashed(message))
@@ -32,7 +32,7 @@ def resigned(message: bytes, comment: bytes, key: SecretKey = SECRET) -> Minisig
 
 
 def without_cryptography(monkeypatch) -> None:
-    """As where the package is not installed."""
+    """Make imports of the package cryptography fail, as if it were not installed."""
     import sys
 
     for name in [name for name in sys.modules if name.partition(".")[0] == "cryptography"]:

@@ -1,4 +1,4 @@
-"""Plans over the kernels of :mod:`made_bundles`, written by hand as ``silo build`` writes them."""
+"""Plans over the kernels of :mod:`made_bundles`, written by hand in the form in which ``silo build`` writes plans."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ INTEGER = RecordedArgument(ArgumentKind.INTEGER)
 
 
 def held(value):
-    """An argument that is this value."""
+    """Return an argument of a plan that must equal ``value``."""
     return RecordedArgument(ArgumentKind.VALUE, value=value)
 
 
 def launch(kernel, *, grid=None, options=(), **given):
-    """A launch: texts name arguments, nodes are computed, the rest are constants."""
+    """Return a launch of a plan: texts name its arguments, expressions are computed, other values are constants."""
     sources = []
     for name, what in given.items():
         if isinstance(what, str):
@@ -51,7 +51,7 @@ def twice(node: Node) -> Node:
     return Op(OpKind.MUL, (node, Const(2)))
 
 
-# x + y to between, and between + x to out: of `n` elements, or of those that x has where `n` is 0.
+# Writes x + y to between, and between + x to out: for `n` elements, or for all elements of x if `n` is 0.
 SUMS = RecordedPlan(
     "sums",
     ("x", "y", "between", "out", "n"),
@@ -67,7 +67,7 @@ SUMS = RecordedPlan(
         ),
     ),
 )
-# A grid and a number that are computed.
+# A plan whose grid and numbers are computed.
 ROWS = RecordedPlan(
     "rows",
     ("out", "n", "mode"),
@@ -79,7 +79,7 @@ ROWS = RecordedPlan(
         RecordedForm((INTS, INTEGER, held(None)), (launch("bare", out="out", n=3, grid=(Argument("n"),)),)),
     ),
 )
-# What fails while it runs, after something that does not.
+# A plan in which a launch fails while it runs, after one that succeeds.
 FAILING = RecordedPlan(
     "failing",
     ("x", "out", "ints"),
@@ -93,7 +93,7 @@ FAILING = RecordedPlan(
 
 
 def write_plans(path: Path, *plans: RecordedPlan) -> Path:
-    """The made bundle with plans."""
+    """Write the bundle of made_bundles with plans."""
     plain = write_made(path.with_name("plain.silo"))
     with open_bundle(plain) as bundle:
         contents = replace(bundle.contents(), plans=plans or (SUMS, ROWS, FAILING))

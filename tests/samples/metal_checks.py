@@ -1,4 +1,4 @@
-"""Jobs of the Metal emulator from a kernel's text whose parameters are written plainly; launches that are checked."""
+"""Makes jobs of the Metal emulator from the text of a kernel with simple parameters, and checks launches of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CELLS = {AbiType.U32: ctypes.c_uint32, AbiType.I32: ctypes.c_int32, AbiType.FP3
 
 
 def job_of(text: str, group: tuple[int, int, int] = (64, 1, 1)) -> tuple[EmulatorJob, tuple[Effect, ...]]:
-    """The job of the kernel ``k``, and what it does through each parameter."""
+    """Return the job of the kernel ``k`` in the text, and its effect through each parameter."""
     arguments: list[MetalArgument] = []
     layout: list[LayoutSlot] = []
     effects: list[Effect] = []
@@ -51,7 +51,7 @@ def job_of(text: str, group: tuple[int, int, int] = (64, 1, 1)) -> tuple[Emulato
 
 
 def checked_kernel(text: str, group: tuple[int, int, int] = (64, 1, 1)) -> NativeKernel:
-    """The kernel, compiled to check itself."""
+    """Return the kernel ``k``, compiled with checks."""
     job, effects = job_of(text, group)
     return compile_checked("k", job, effects, target=TARGET, clang=find_clang())
 
@@ -66,7 +66,7 @@ def check_launch(
     nan: bool = False,
     seeds: Sequence[int] = run.SCHEDULES,
 ) -> None:
-    """Check one launch, as a launcher does. Raises CheckError."""
+    """Check one launch, as a launcher would. Raises CheckError."""
     cells = [
         ctypes.c_uint64(arguments[slot.name].ctypes.data)
         if isinstance(arguments[slot.name], np.ndarray)

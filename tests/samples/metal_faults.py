@@ -1,4 +1,4 @@
-"""Metal kernels with a fault each, for checks: four of each kind. A line that is wrong ends with ``// here``."""
+"""Metal kernels with one fault each, for checks: four of each kind. The faulty line ends with ``// here``."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def _floats(*shape: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class MetalFault:
-    """A kernel, how it is launched, and what a check has to say of it.
+    """A kernel with a fault, its launch, and the expected finding.
 
-    ``kind`` groups them; ``error`` is the kind of the error, ``argument`` what it names (None: nothing is named).
-    ``arrays`` are shapes or arrays by parameter, ``scalars`` values.
+    ``kind`` groups faults; ``error`` is the kind of the finding, ``argument`` the argument that it names (None: none).
+    ``arrays`` maps parameters to shapes or arrays, ``scalars`` maps them to values.
     """
 
     kind: str
@@ -35,11 +35,11 @@ class MetalFault:
 
     @property
     def lines(self) -> set[int]:
-        """The lines that the error may name."""
+        """The numbers of the lines that the finding may name."""
         return {number for number, line in enumerate(self.text.splitlines(), 1) if line.endswith("// here")}
 
     def made(self) -> dict[str, np.ndarray]:
-        """Fresh arrays."""
+        """Return new arrays for a launch."""
         return {
             name: one.copy() if isinstance(one, np.ndarray) else _floats(*one)  # type: ignore[misc]
             for name, one in self.arrays.items()

@@ -1,9 +1,9 @@
-"""Builds of ``native/`` for tests: each is made once and shared by all workers of a run, and by later runs.
+"""Builds of ``native/`` for tests: each is made once, and shared by all workers of a run and by later runs.
 
 A build lies in ``build/tests``, in a folder named by the digest of everything that it is made of: the C files and
-headers, the command lines and the compiler's version. A changed source is another folder; a build that no run used for
-two days is removed. A lock lets one worker make a build while others wait for it, and renaming the finished folder
-publishes it, so that a run that is killed leaves nothing that others take for a build.
+headers, the command lines and the compiler's version. A changed source gives another folder; a build that no run used
+for two days is removed. A lock lets one worker make a build while others wait for it. The finished folder is published
+by renaming it, so that a killed run leaves nothing that others take for a build.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ CORE = ROOT / "native" / "core"
 BUILDS = ROOT / "build" / "tests"
 UNUSED_S = 2 * 86400
 
-# The forms of libsilo.a. Every one may become part of a shared library.
+# The flags of all builds of libsilo.a; each build may become part of a shared library.
 _ALL = ("-std=c11", "-D_GNU_SOURCE", "-fPIC", "-ffp-contract=off", "-Wall", "-Wextra", "-Wconversion", "-Werror")
 PLAIN = (*_ALL, "-O1", "-fno-plt", "-fvisibility=hidden", "-DSILO_EXPORTS")
-_CHECKED = (*_ALL, "-O1", "-g", "-Wno-maybe-uninitialized")  # gcc warns without cause of code that it has instrumented
+_CHECKED = (*_ALL, "-O1", "-g", "-Wno-maybe-uninitialized")  # gcc warns wrongly about code that it has instrumented
 ADDRESS = (
     *_CHECKED,
     "-fvisibility=hidden",
@@ -55,7 +55,10 @@ TRAPPING = (*_CHECKED, "-fsanitize=undefined", "-fsanitize-undefined-trap-on-err
 
 
 def archive(flags: Sequence[str] = PLAIN) -> Path:
-    """``libsilo.a``: every file of ``native/core`` compiled with these flags; skips without a C compiler."""
+    """Build ``libsilo.a``: every file of ``native/core`` compiled with these flags.
+
+    Skip the test without a C compiler.
+    """
     sources = sorted(CORE.glob("*.c"))
 
     def make(folder: Path) -> None:
@@ -67,7 +70,7 @@ def archive(flags: Sequence[str] = PLAIN) -> Path:
 
 
 def whole(library: Path) -> tuple[str, ...]:
-    """The linker's words that take every object of an archive, not only those that something names."""
+    """Return the linker flags that link all objects of an archive, not only those that are referenced."""
     return ("-Wl,--whole-archive", str(library), "-Wl,--no-whole-archive")
 
 
@@ -85,14 +88,14 @@ def compiled(folder: Path, sources: Iterable[Path], flags: Sequence[str]) -> lis
 
 
 def compile_with(*words: str | Path) -> None:
-    """Run the C compiler with these words; a test fails with its message, and skips without a C compiler."""
+    """Run the C compiler with these words; the test fails with its message, and is skipped without a C compiler."""
     command = [_compiler(), *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=_without_preload())
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr[-3000:]}"
 
 
 def shared_build(name: str, words: Sequence[str], inputs: Iterable[Path], make: Callable[[Path], None]) -> Path:
-    """The folder that ``make`` has filled; made unless a build of the same inputs is there.
+    """Return the folder of a build; if no build of the same inputs exists, ``make`` fills it first.
 
     Args:
         name: begins the folder's name.
@@ -133,28 +136,28 @@ def _version() -> str:
 def _compiler() -> str:
     found = shutil.which("gcc") or shutil.which("cc")
     if found is None:
-        import pytest  # programs that tests start import this module too, and need none of it
+        import pytest  # programs that tests start import this module too, without pytest
 
         pytest.skip("needs a C compiler")
     return found
 
 
 def _without_preload() -> dict[str, str]:
-    """The variables of this process without the sanitizers' library, which would check the compiler."""
+    """Return the environment without the preloaded sanitizer library, which would check the compiler."""
     return {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
 
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # closing the file releases it, and so does the end of the process
+        fcntl.flock(file, fcntl.LOCK_EX)  # released by closing the file, and by the end of the process
         yield
 
 
 def _remove_unused(made: Path) -> None:
-    """Remove builds, and folders that a killed run left, that nobody used for two days; locks stay, they are empty."""
+    """Remove builds, and folders of killed runs, that no run used for two days; the empty lock files stay."""
     oldest = time.time() - UNUSED_S
     for path in BUILDS.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # another worker removes it
+        with contextlib.suppress(FileNotFoundError):  # another worker may have removed it
             if path != made and path.is_dir() and path.stat().st_mtime < oldest:
                 shutil.rmtree(path, ignore_errors=True)

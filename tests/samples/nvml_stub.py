@@ -1,4 +1,4 @@
-"""The stub of NVML (``native/nvml_stub.c``), built once a run."""
+"""The stub of NVML (``native/nvml_stub.c``), built once in a run."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ BUS_ID = "0000:01:00.0"
 
 
 def library():
-    """The path of the stub, as SILO_NVML_LIBRARY has it; skips without a C compiler."""
+    """Return the path of the stub, for SILO_NVML_LIBRARY; skip the test without a C compiler."""
 
     def make(folder):
         compile_with(*FLAGS, SOURCE, "-o", folder / "libnvidia-ml.so.1")

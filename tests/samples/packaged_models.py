@@ -1,4 +1,4 @@
-"""Models with user kernels, for packages of AOTInductor: torch finds what they use by the name of their module."""
+"""Models with user kernels, for packages of AOTInductor: torch finds the kernels by the name of their module."""
 
 import torch
 import triton
@@ -16,7 +16,7 @@ def scaled(x, y, out, n, alpha, TWICE: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def running(x, out, n, BLOCK: tl.constexpr):
-    """On a CPU it has values that it keeps in memory of its own."""
+    """Compute the running sums of each row; on a CPU the code keeps values in memory of its own."""
     i = tl.arange(0, BLOCK)
     row = tl.program_id(0) * n
     tl.store(out + row + i, tl.cumsum(tl.load(x + row + i, mask=i < n, other=0.0), axis=0), mask=i < n)
@@ -33,7 +33,7 @@ def packed(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 class Model(torch.nn.Module):
-    """A kernel of Triton's own, one more, and one of Silo in a ``triton_op``."""
+    """A model with two Triton kernels, and a Silo kernel in a ``triton_op``."""
 
     def forward(self, x, y):
         out, sums = torch.empty_like(x), torch.empty_like(x)
@@ -44,7 +44,7 @@ class Model(torch.nn.Module):
 
 
 class WithGrid(torch.nn.Module):
-    """A kernel of Silo, called with a grid."""
+    """A model with a Silo kernel that is called with a grid."""
 
     def forward(self, x, y):
         out = torch.empty_like(x)
@@ -70,7 +70,7 @@ def tuned(x, out, n, BLOCK: tl.constexpr):
 )
 @triton.jit
 def tuned_cube(x, out, a, b, c, X: tl.constexpr, Y: tl.constexpr, Z: tl.constexpr):
-    """Three axes, each with a size and a block of its own."""
+    """Double x, over three axes, each with a size and a block of its own."""
     i = tl.program_id(2) * Z + tl.arange(0, Z)[:, None, None]
     j = tl.program_id(1) * Y + tl.arange(0, Y)[None, :, None]
     k = tl.program_id(0) * X + tl.arange(0, X)[None, None, :]
@@ -80,7 +80,7 @@ def tuned_cube(x, out, a, b, c, X: tl.constexpr, Y: tl.constexpr, Z: tl.constexp
 
 
 class Tuned(torch.nn.Module):
-    """Autotuned kernels: the grid depends on the config that is chosen, and on the sizes of the call."""
+    """A model with autotuned kernels, whose grids depend on the chosen config and on the sizes of the call."""
 
     def forward(self, x, cube):
         out, doubled = torch.zeros_like(x), torch.zeros_like(cube)
@@ -94,7 +94,7 @@ class Tuned(torch.nn.Module):
 
 
 class Plain(torch.nn.Module):
-    """Without a kernel: Inductor generates what it needs."""
+    """A model without user kernels: Inductor generates all of its kernels."""
 
     def forward(self, x):
         return torch.sin(x) + 1

@@ -1,4 +1,4 @@
-"""Bodies that tests trace; imports jax."""
+"""Pallas bodies that tests trace; importing this module imports jax."""
 # pyright: reportMissingImports=false
 
 import jax
@@ -26,12 +26,12 @@ def scaled_body(x, out, a, flag, n):
 
 
 def bump_body(x, y):
-    """y += x, over blocks that several programs add to in turn."""
+    """y += x, over blocks to which several programs add in turn."""
     y[...] += x[...]
 
 
 def bump_hbm_body(x, y, held, done):
-    """y[8:16] += x[8:16], by copies of its own; what it does not touch stays."""
+    """y[8:16] += x[8:16], by the kernel's own copies; the other elements of y stay."""
     window = pl.ds(8, 8)
     copy = pltpu.make_async_copy(y.at[window], held, done)
     copy.start()
@@ -75,7 +75,7 @@ BUMP_HBM = {
 
 
 def gemm_body(x, y, out, *, BLOCK_K):
-    """A tile of x @ y, with a loop over K within the program."""
+    """A tile of x @ y, with a loop over K inside the program."""
 
     def step(k, total):
         part = pl.ds(k * BLOCK_K, BLOCK_K)
@@ -100,13 +100,13 @@ def product_body(x, y, out):
 
 
 def pipeline_body(x, out):
-    """Over blocks of 1024 rows, two of each array at a time."""
+    """A pipeline over blocks of 1024 rows, with two blocks of each array in memory at a time."""
     block = pl.BlockSpec((1024, x.shape[1]), lambda i: (i, 0))
     pltpu.emit_pipeline(copy_body, grid=(x.shape[0] // 1024,), in_specs=[block], out_specs=[block])(x, out)
 
 
 def scoped_body(x, out):
-    """Memory that is asked for in turn."""
+    """Allocates memory in one scope after the other."""
 
     def move(held, done):
         window = pl.ds(0, held.shape[0])
@@ -122,14 +122,14 @@ def scoped_body(x, out):
 
 
 def mosaic_add_body(x, y, out, a, *, BLOCK):
-    """out = x + a y by a grid of programs, each over its own part."""
+    """out = x + a y by a grid of programs, each over its own part of the arrays."""
     part = pl.ds(jax.lax.axis_index("x") * BLOCK, BLOCK)
     out[part] = x[part] + y[part] * a
 
 
 def mosaic_copy_body(x, out, held, arrived):
     """out = x + 1, block by block through shared memory."""
-    from jax.experimental.pallas import mosaic_gpu  # not of every jax on every machine
+    from jax.experimental.pallas import mosaic_gpu  # missing on some machines with jax
 
     rows = pl.ds(jax.lax.axis_index("x") * held.shape[0], held.shape[0])
     mosaic_gpu.copy_gmem_to_smem(x.at[rows], held, arrived)
@@ -149,13 +149,13 @@ MOSAIC_COPY = {
 
 
 def bump_places_body(x, y):
-    """Two places of an array in SMEM, by scalars."""
+    """Changes two elements of an array in SMEM, by scalar accesses."""
     y[0, 1] = y[0, 1] + x[0]
     y[1, 2] = y[1, 2] * 2
 
 
 def five_axes_body(x, out):
-    """out = x + 10000 a + 1000 b + 100 c + 10 d + e, for the program (a, b, c, d, e)."""
+    """out = x + 10000 a + 1000 b + 100 c + 10 d + e, for the program with the indices (a, b, c, d, e)."""
     said = jnp.int32(0)
     for axis in range(5):
         said = said * 10 + pl.program_id(axis)
@@ -163,9 +163,10 @@ def five_axes_body(x, out):
 
 
 def nested_pipelines_body(x, out):
-    """out = 2 x + the grid's program, 16 rows a program: a pipeline over rows, in it one over lanes that asks for it.
+    """out = 2 x + the program's index, 16 rows for each program: a pipeline over rows, and in it one over lanes.
 
-    Bodies that are given the indices of their pipeline have those of the grid in ``pl.program_id``, as Helion's do.
+    The pipelines pass explicit indices to their bodies; then ``pl.program_id`` returns the grid's index, as in Helion's
+    code.
     """
 
     def row(_, x_rows, out_rows):

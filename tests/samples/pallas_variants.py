@@ -1,4 +1,4 @@
-"""Variants of Pallas kernels for tests, made as a call makes them but without arrays. Imports no jax."""
+"""Variants of Pallas kernels for tests, made as for a call, but without arrays. This module does not import jax."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from silo.kinds.pallas.front.pallas_source import PallasSource
 
 
 def source_of(body: Any, **said: Any) -> PallasSource:
-    """The source of a body."""
+    """Return the source of a body; ``said`` are the options of ``silo.pallas``."""
     return pallas(body, **said).source
 
 
@@ -28,7 +28,7 @@ def variant_of(
     config: Mapping[str, Value] | None = None,
     target: str = "tpu:v5e",
 ) -> Variant:
-    """``arguments``: of an array its ``(shape, dtype)`` or shape, else a value."""
+    """Return the variant for a call; ``arguments`` has ``(shape, dtype)`` or a shape for an array, else a value."""
     facts: dict[str, ArgumentFacts] = {}
     extents: list[tuple[str, Extents]] = []
     for name, given in arguments.items():

@@ -1,8 +1,8 @@
-"""A Silo on a machine that is the same everywhere: what it keeps goes under keys that another version can be held to.
+"""Silo on a made-up machine that is always the same, so that another version must produce and find the same keys.
 
-A compiler's identity covers Silo's own code, and a study names the machine's CPU; both are fixed here. As a program
-it is the command line on that machine: ``python pinned.py tune kernels.py``. With ``--machine`` before the command the
-machine alone is fixed, and compilers have their own identities.
+A compiler's identity covers Silo's own code, and a study names the machine's CPU; both are fixed here. As a program it
+is the command line on that machine: ``python pinned.py tune kernels.py``. With ``--machine`` before the command only
+the machine is fixed, and compilers have their own identities.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ MODEL = DeviceModel(vendor="Maker", name="A CPU", arch=TARGET.arch, units=2, mem
 
 
 def pin():
-    """From now on this process runs on that machine, with compilers that are the same in every version."""
+    """From now on, make this process run on the made-up machine, with the same compiler identities in every version."""
     for compiler in COMPILERS.values():
         name = compiler.__name__
         compiler.identity = lambda _, target, name=name: f"{name} for {target.kind}"
@@ -30,13 +30,16 @@ def pin():
 
 
 def pin_machine():
-    """From now on this process runs on that machine. Workers only compile and measure what it tells them."""
+    """From now on, make this process run on the made-up machine.
+
+    (Workers compile and measure for the machine it names.)
+    """
     (found,) = device.devices()
     device.devices = lambda: (dataclasses.replace(found, model=MODEL, target=TARGET),)
 
 
 def fits():
-    """Whether the machine at hand runs code for that one."""
+    """Return whether this machine runs code for the made-up machine."""
     return bool(runs_on(TARGET, host_target(), "so"))
 
 

@@ -1,6 +1,6 @@
-"""Kernels of five pointers and three ints for plans, and random replays compared with launches one by one.
+"""Kernels of five pointers and three ints for plans; random replays are compared with single launches.
 
-A kernel's result depends on all that it is given, on its grid, and on what ran before it.
+A kernel's result depends on all of its arguments, on its grid, and on the kernels that ran before it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _FORMAT = "<5Q3i"
 
 
 def ptx(name: str, factor: int) -> bytes:
-    """``p4[i] = p4[i] * factor + p0[i] + p1[i] * v + (p2[i] ^ w) + p3[i]`` of 32-bit ints, for ``i`` below ``n``.
+    """Return the PTX of ``p4[i] = p4[i] * factor + p0[i] + p1[i] * v + (p2[i] ^ w) + p3[i]`` for ``i`` below ``n``.
 
-    The first line is for the stub driver.
+    The elements are 32-bit ints. The first line is for the stub driver.
     """
     loads = "".join(
         f"ld.param.u64 %rd1, [p{index}]; cvta.to.global.u64 %rd1, %rd1; add.u64 %rd2, %rd1, %rd0;"
@@ -60,7 +60,7 @@ FACTORS = {"mix3": 3, "mix5": 5}
 
 
 def run_on_host(name: str, grid: tuple[int, int, int], parameters: Sequence[bytes]) -> None:
-    """What a kernel does, in memory of this process."""
+    """Compute the result of a kernel in memory of this process."""
     *pointers, n, v, w = struct.unpack(_FORMAT, b"".join(parameters))
     count = min(n, grid[0] * THREADS)
     a, b, c, d, out = (
@@ -72,13 +72,13 @@ def run_on_host(name: str, grid: tuple[int, int, int], parameters: Sequence[byte
 
 
 def kernels(device: Device, count: int) -> list[Kernel]:
-    """``count`` kernels of two kinds in turns."""
+    """Return ``count`` kernels, alternately of two kinds."""
     loaded = [device.kernel(ptx(name, factor), name, SIZES, block=(THREADS, 1, 1)) for name, factor in FACTORS.items()]
     return [loaded[index % len(loaded)] for index in range(count)]
 
 
 def declared() -> list[Any]:
-    """The same two kernels as Silo's own, for calls from Python: of int32 arrays, with a declared grid."""
+    """Return the same two kernels as Silo kernels over int32 arrays with a declared grid, for calls from Python."""
     names = [f"p{index}" for index in range(5)]
     signature = ", ".join([*(f"{name}: in *i32" for name in names[:4]), "p4: inout *i32, n: i32, v: i32, w: i32"])
     return [
@@ -93,7 +93,7 @@ def declared() -> list[Any]:
 
 
 class _Arrays:
-    """Arrays on the device that begin with the same numbers as those of other objects of the same seed."""
+    """Arrays on the device; those of two objects with the same seed start with the same numbers."""
 
     def __init__(self, device: Device, elements: int, seed: int, stream: int) -> None:
         self.device, self.elements, self.stream = device, elements, stream
@@ -125,9 +125,10 @@ def compare(
     checks: int = 64,
     **options: int,
 ) -> tuple[int, Plan]:
-    """How many of the comparisons differed, each after ``checks`` replays that were queued behind each other.
+    """Compare replays with single launches; return the number of comparisons that differed, and the plan.
 
-    Between replays nothing, some or all of the pointers, ints, sizes, grids (empty ones too) and enabled nodes change.
+    A comparison follows each ``checks`` replays, which are queued without waiting. Between replays nothing, some or all
+    of the pointers, ints, sizes, grids (empty ones too) and enabled nodes change.
     """
     dice = random.Random(seed)
     streams = device.stream(), device.stream()
@@ -139,7 +140,8 @@ def compare(
 
     def draw() -> tuple[int, bool, Sequence[tuple[int, int]], int, int, int]:
         out = dice.randrange(_ARRAYS)
-        others = [array for array in range(_ARRAYS) if array != out]  # no thread reads what another one writes
+        # so that no thread reads elements that another thread writes
+        others = [array for array in range(_ARRAYS) if array != out]
         places = [(dice.choice(others), dice.randrange(17)) for _ in range(4)] + [(out, dice.randrange(17))]
         grid, n = dice.choice((0, 1, most, dice.randrange(1, most + 2))), dice.randrange(elements - 16)
         return grid, dice.random() < 0.8, places, n, dice.randrange(-9, 10), dice.randrange(-9, 10)

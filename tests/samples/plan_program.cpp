@@ -1,4 +1,4 @@
-// Plans through the exported header: typed ones of the bundle, and one whose launches are added.
+// Tests an exported header: typed plans of the bundle, and a plan whose launches are added.
 #include "engine.hpp"
 
 #include <cstdio>
@@ -44,7 +44,7 @@ int main() {
     engine::plans::rows counted(silo::cpu());
     counted({ints.data(), rows}, 2, "double");
     NEED(ints[7] == 4007);
-    counted({ints.data(), rows}, 3, nullptr); // the form of another type of `mode`
+    counted({ints.data(), rows}, 3, nullptr); // served by the form for a `mode` of another type
     NEED(ints[2] == 3002 && ints[7] == 4007);
     NEED(code_of([&] { counted({ints.data(), rows}, 2, "single"); }) == SILO_ERROR_NO_VARIANT);
 

@@ -1,6 +1,6 @@
-"""Launches on the CPU under stress: forks, many Python threads, parallel regions of OpenMP, one core.
+"""Launches on the CPU under stress: forks, many Python threads, parallel regions of OpenMP, a single core.
 
-``native/test_pool_stress.py`` runs it: ``pool_program.py WHAT [RUNTIME]``, RUNTIME an OpenMP library to load first.
+``native/test_pool_stress.py`` runs ``pool_program.py WHAT [RUNTIME]``; RUNTIME is an OpenMP library to load first.
 """
 
 import ctypes
@@ -31,7 +31,7 @@ def launcher(entry, *names, layout=((0, "ptr", True),)):
 
 
 def heavy():
-    """A launch that is worth all threads, with a check that each program ran once."""
+    """Return a function that makes a launch large enough for all threads, and checks that each program ran once."""
     launch = launcher("turn", "out", "turns", layout=((0, "ptr", True), (1, "i32", False)))
 
     def run():
@@ -47,7 +47,7 @@ def tasks():
 
 
 def in_child(body):
-    """Run ``body`` in a child made by fork, which must end well and soon."""
+    """Run ``body`` in a forked child, which must exit with 0 in time."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -69,7 +69,10 @@ def in_child(body):
 
 
 def fork(library):
-    """Children of a process whose threads, and OpenMP's, exist; also children of children, and of busy parents."""
+    """Children of a process with its own and OpenMP's threads can launch.
+
+    Their children and the children of busy parents can launch too.
+    """
     run = heavy()
     run()
     if library is not None:
@@ -102,7 +105,7 @@ def fork(library):
 
 
 def crowd(_library):
-    """32 Python threads launch at once: each program runs once, and only one of them has a team or the pool."""
+    """32 Python threads launch at once: each program runs once; only one thread at a time has a team or the pool."""
     run = heavy()
     run()
     before, seen, wrong = tasks(), [], []
@@ -114,7 +117,7 @@ def crowd(_library):
             for _ in range(30):
                 run()
                 seen.append(tasks())
-        except BaseException as error:  # a thread's error would be lost
+        except BaseException as error:  # kept, because a thread's error would be lost
             wrong.append(error)
             raise
 
@@ -124,17 +127,17 @@ def crowd(_library):
     for one in started:
         one.join()
     assert not wrong
-    # The pool's threads and one team's, whoever launched first.
+    # The pool's threads and the threads of one OpenMP team, whichever thread launched first.
     assert max(seen) <= before + 32 + cpu_threads(), (before, max(seen))
 
 
 def region(library, body):
-    """Call ``body`` on each thread of a team of four."""
+    """Call ``body`` on each thread of an OpenMP team of four."""
     library.GOMP_parallel(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: body()), None, 4, 0)
 
 
 def nested(library):
-    """Each thread of a parallel region launches: the launch stays on that thread."""
+    """Each thread of a parallel region launches, and its launch runs on that thread only."""
     run, launch = heavy(), launcher("threads")
     wrong, used = [], []
 
@@ -156,7 +159,7 @@ def nested(library):
 
 
 def one_core(_library):
-    """More threads than the one core that is left: launches end, and nobody spins on it."""
+    """With more threads than cores (one core is left), launches end and no thread spins."""
     run = heavy()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     for count in (1, 4, 16):
@@ -173,7 +176,7 @@ def one_core(_library):
 
 
 def pinned(_library):
-    """Threads of a process that measures have a processor each; a launch whose threads cannot come is counted."""
+    """In a process that measures, each thread has a processor; a launch whose threads do not arrive is counted."""
     run, all_of_them = heavy(), os.sched_getaffinity(0)
     wide = len(all_of_them) > 1 and cpu_threads() == len(all_of_them)
     assert native.cpu_pin_threads() is wide
@@ -186,7 +189,7 @@ def pinned(_library):
         assert sorted(place for place in map(tuple, places) if len(place) == 1) == [
             (one,) for one in sorted(all_of_them)
         ]
-    # Two threads on the processor of this one: the other seldom gets there while this one has it.
+    # Both threads run on the processor of this thread, so the other thread is seldom scheduled while this one works.
     os.sched_setaffinity(0, {min(all_of_them)})
     for one in Path("/proc/self/task").iterdir():
         os.sched_setaffinity(int(one.name), {min(all_of_them)})
@@ -200,11 +203,11 @@ def pinned(_library):
     before = native.cpu_short_handed()
     with threads(1):
         run()
-    assert native.cpu_short_handed() == before  # it called nobody
+    assert native.cpu_short_handed() == before  # a launch on one thread waits for no other
 
 
 def sizes(_library):
-    """The number of threads changes all the time while three threads launch."""
+    """The number of threads changes all the time while three Python threads launch."""
     run, stop = heavy(), threading.Event()
     wrong = []
 
@@ -230,7 +233,7 @@ def sizes(_library):
 
 
 def errors(_library):
-    """A program that fails, on whichever thread, ends the launch with its words; the next launch is whole."""
+    """A program that fails on any thread ends the launch with its error text; the next launch is complete."""
     run = heavy()
     says = make_launcher("says", Signature(()), on_miss=kernels.Asked("fail_with_text"))
     fails = make_launcher("fails", Signature(()), on_miss=kernels.Asked("all_fail"))
@@ -244,7 +247,7 @@ def errors(_library):
 
 
 def handler(_library):
-    """A signal's handler forks within a launch: the child is told that it has a part of it, and goes on launching."""
+    """A signal handler forks during a launch: the child's launch raises an error, and the child can launch again."""
     launch, run = launcher("threads"), heavy()
     run()
     parent, children = os.getpid(), []

@@ -1,7 +1,7 @@
 """Stores of tuned kernels that tests prune.
 
-``HOME FIRST KERNELS CONFIGS`` keeps them and prunes after each kernel; with a fifth argument, a limit in bytes, the
-store prunes itself as it does beside a session.
+``HOME FIRST KERNELS CONFIGS`` stores kernels and prunes after each. With a fifth argument, a limit in bytes, the store
+prunes itself as it does during a session.
 """
 
 import json
@@ -35,7 +35,7 @@ def key_of(kernel, number):
 
 
 def keep_config(store, ledger, kernel, number, size=300):
-    """Keep one config as a session does: its code, and a trial in which config 0 is the fastest."""
+    """Store one config as a session does: its code, and a trial. Config 0 is the fastest."""
     item = variant(kernel, number, "cuda:sm_90")
     job = key_of(f"job of {kernel}", number)
     blobs = CompiledBlob("cubin", code_of(kernel, number, size)), (CompiledBlob("ttir", b"text " + kernel.encode()),)
@@ -69,8 +69,8 @@ def age(root, seconds):
 
 
 def keep_below(store, limit, first, kernels, configs):
-    """Keep kernels in a store that prunes itself. Losing configs lose their code at once, for the limit is small."""
-    os.fsync = lambda _: None  # no machine fails here
+    """Store kernels in a self-pruning store; its limit is so small that losing configs lose their code at once."""
+    os.fsync = lambda _: None  # skipped, because no machine fails here
     usage.LOSERS_GRACE_S = 0
     with override(store_bytes=limit):
         for number in range(first, first + kernels):
@@ -86,7 +86,7 @@ def main():
         return
     for number in range(first, first + kernels):
         keep_kernel(store, f"kernel_{number}", configs)
-        # without the minute in which nothing is taken: a process may lose what it has just kept
+        # without the grace period of a minute, so that a process may lose code that it has just stored
         prune(home, PruneRule(losers=losing_artifacts(store.records), losers_alone=True), grace_s=0)
     print(json.dumps(sorted(store.records.keys())))
 

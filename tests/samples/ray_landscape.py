@@ -1,4 +1,4 @@
-"""Actors of Ray with agents of a made-up device."""
+"""Ray actors with agents of a made-up device."""
 
 import os
 
@@ -7,11 +7,11 @@ from silo.tuning.agents.ray_agents import AgentActor
 
 
 class LandscapeActor(AgentActor):
-    """Answers from the landscape, after as many seconds as the name of its device says."""
+    """Answers with made-up times, after as many seconds as the name of its device."""
 
     def make(self, device):
         return agent_program.Landscape(float(device or 0))
 
     def pid(self):
-        """The process to kill."""
+        """Return the process id, for a test that kills the process."""
         return os.getpid()

@@ -1,4 +1,4 @@
-"""One process with a Ray cluster of its own that pretends to have GPUs: does what its argument says, prints JSON."""
+"""One process with its own Ray cluster that pretends to have GPUs: does the work of its argument, and prints JSON."""
 
 # pyright: reportAttributeAccessIssue=false, reportMissingImports=false
 
@@ -18,7 +18,7 @@ from tuning_samples import tune
 
 
 def found(fleet):
-    """What a session on the landscape comes to, and how long it takes."""
+    """Run a session on a fleet; return its winner, counts and seconds."""
     with fleets.lanes_of(fleet) as lanes:
         begin = time.monotonic()
         outcome = tune(fleets.STUDY, fleets.CONFIGS, lanes, MemoryStore().records, searcher="exhaustive")
@@ -32,7 +32,7 @@ def found(fleet):
 
 
 def own_cluster(ray):
-    """A cluster that the fleet starts: what an actor answers some seconds later, and what is left of it afterwards."""
+    """Let a fleet start a cluster; return an actor's late answer, and whether the cluster is gone afterwards."""
     connected = ray.init
 
     def with_gpus(**options):
@@ -40,13 +40,13 @@ def own_cluster(ray):
 
     ray.init = with_gpus
     with ray_fleet("local", 1, device="0.05", actor=LandscapeActor, wait_s=120) as fleet:
-        time.sleep(2)  # the servers of Ray would have died with a thread that connected and ended
+        time.sleep(2)  # Ray's servers would end with the thread that connected, if that thread had ended
         told = found(fleet) | {"answer": ray.get(ray.remote(num_cpus=0)(lambda: 6 * 7).remote(), timeout=60)}
     return told | {"connected": ray.is_initialized()}
 
 
 def main():
-    """``ray_program.py local|tune|kill|full|no-gpu|tuned ...``."""
+    """Run ``ray_program.py local|tune|kill|full|no-gpu|tuned ...``."""
     import ray
 
     what, *more = sys.argv[1:]
@@ -57,7 +57,7 @@ def main():
     match what:
         case "tune":
             with ray_fleet("auto", int(more[0]), device="0.05", actor=LandscapeActor, wait_s=120) as fleet:
-                found(fleet)  # everything is imported and warm
+                found(fleet)  # imports everything and warms up
                 told = found(fleet)
         case "compare":
             told = []
@@ -71,7 +71,7 @@ def main():
                     turn.setdefault("winners", []).append(session["winner"])
                 told.append(turn)
         case "kill":
-            agents._MOST_FRUITLESS = 1000  # or one that is hit three times in a row stays away
+            agents._MOST_FRUITLESS = 1000  # by default an agent that is killed three times in a row is given up
             with ray_fleet("auto", 4, device="0.05", actor=LandscapeActor, wait_s=120) as fleet:
                 told = kills.sessions(fleet, int(more[0]), lambda seat: kills.kill_actor(ray, seat))
         case "full":

@@ -1,4 +1,4 @@
-"""Calls of kernels within calls, without an end; ``native/test_hostile_arguments.py`` runs them."""
+"""Calls of kernels inside calls without an end; ``native/test_hostile_arguments.py`` runs them."""
 # pyright: reportCallIssue=false
 
 import sys

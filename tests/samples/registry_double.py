@@ -1,4 +1,4 @@
-"""A registry for tests: blobs and manifests in memory, and every way to answer wrongly."""
+"""A registry for tests, with blobs and manifests in memory, that can answer wrongly in every way."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["RegistryDouble", "registry"]
 
 
 class RegistryDouble:
-    """What is there, what was asked, and how to misbehave: ``lies`` maps a path's end to what is sent in its place."""
+    """The registry's content, its requests, and its faults: ``lies`` maps the end of a path to a wrong answer."""
 
     def __init__(self):
         self.blobs: dict[str, bytes] = {}
@@ -25,7 +25,7 @@ class RegistryDouble:
         self.sent_bytes: dict[str, int] = {}
         self.lies: dict[str, Any] = {}
         self.referrers = True
-        self.login = ""  # USER:PASSWORD that is asked for
+        self.login = ""  # USER:PASSWORD that clients must give; "" for none
         self.token_asked: list[str] = []
         self.host = ""
 
@@ -85,7 +85,7 @@ class RegistryDouble:
 
 @contextmanager
 def registry():
-    """A registry on this machine, for as long as the block runs."""
+    """Yield a registry on this machine, which ends with the block."""
     double = RegistryDouble()
 
     class Handler(BaseHTTPRequestHandler):

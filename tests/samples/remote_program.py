@@ -1,4 +1,4 @@
-"""A machine with a store of its own: tunes a kernel file, calls a kernel, and prints what that took."""
+"""A process that acts as a machine with its own store: tunes a kernel file, calls a kernel, and prints the costs."""
 
 # pyright: reportAttributeAccessIssue=false
 

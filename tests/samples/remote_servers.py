@@ -1,4 +1,4 @@
-"""Remote stores to test against: a folder, and servers on the loopback interface, where they are installed."""
+"""Remote stores for tests: a folder, and servers on the loopback interface if they are installed."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def free_port():
 
 @contextmanager
 def folder(tmp_path):
-    """A folder of a file share."""
+    """Yield the address of a folder, as on a file share."""
     (tmp_path / "share").mkdir()
     yield f"file:{tmp_path / 'share'}"
 
 
 @contextmanager
 def double(tmp_path):
-    """The WebDAV server of the standard library that always runs."""
+    """Yield the address of a WebDAV server made with the standard library, which is always available."""
     with web_double() as made:
         yield made.address
 
 
 @contextmanager
 def webdav(tmp_path):
-    """A WebDAV server of others."""
+    """Yield the address of a WebDAV server of another project (wsgidav)."""
     app = pytest.importorskip("wsgidav.wsgidav_app", reason="no WebDAV server: pip install wsgidav cheroot")
     wsgi = pytest.importorskip("cheroot.wsgi", reason="no WebDAV server: pip install wsgidav cheroot")
     root = tmp_path / "webdav"
@@ -63,7 +63,7 @@ def webdav(tmp_path):
 
 
 def s3_environment(port):
-    """What clients of a made-up S3 on this machine need in their environment."""
+    """Return the environment variables that clients of a made-up S3 on this machine need."""
     return {
         "AWS_ENDPOINT": f"http://127.0.0.1:{port}",
         "AWS_ALLOW_HTTP": "true",
@@ -75,7 +75,7 @@ def s3_environment(port):
 
 @contextmanager
 def s3(tmp_path):
-    """moto's S3, with a client that finds its credentials as always."""
+    """Yield the address of moto's S3; clients find their credentials in the environment, as usual."""
     pytest.importorskip("obstore", reason="obstore is not installed: pip install 'kernel-silo[remote]'")
     server = pytest.importorskip("moto.server", reason="no S3 server: pip install 'moto[server]'")
     made = server.ThreadedMotoServer("127.0.0.1", 0, verbose=False)
@@ -90,7 +90,7 @@ def s3(tmp_path):
 
 
 def start_redis(folder, port, *options):
-    """A Redis server that answers; its process."""
+    """Start a Redis server, wait until it answers, and return its process."""
     program = shutil.which("redis-server")
     if program is None:
         pytest.skip("redis-server is not installed")
@@ -111,7 +111,7 @@ def start_redis(folder, port, *options):
 
 @contextmanager
 def redis(tmp_path):
-    """A real Redis server, with a password."""
+    """Yield the address of a real Redis server with a password."""
     port = free_port()
     server = start_redis(tmp_path, port, "--requirepass", "p@ss", "--appendonly", "yes", "--appendfsync", "always")
     try:

@@ -1,9 +1,9 @@
-"""Processes that keep trials of one study, each with a store of its own and one remote store behind all.
+"""Processes that store trials of one study, each in its own store, all with one remote store.
 
-``many DIR ADDRESS COUNT EACH``: COUNT processes keep EACH trials at once. ``read DIR ADDRESS``: what one that knows
-nothing finds. Both print JSON. ``writers ADDRESS``: for each line ``DIR FILE COUNT`` on standard input a process begins
-that keeps trials for ever, COUNT at a time, and writes into FILE which of them the remote store has; its number is
-printed, so that a test can kill it.
+``many DIR ADDRESS COUNT EACH``: COUNT processes store EACH trials at once. ``read DIR ADDRESS``: reads the trials in a
+process with an empty store. Both print JSON. ``writers ADDRESS``: each line ``DIR FILE COUNT`` on standard input starts
+a process that stores trials for ever, COUNT at a time, and writes to FILE which of them the remote store has; the
+process id is printed, so that a test can kill the process.
 """
 
 # pyright: reportOperatorIssue=false
@@ -27,7 +27,7 @@ WAIT_S = 200
 
 
 class Alike(FakeLandscape):
-    """Many configs are nearly the best, so that every trial decides about the winner."""
+    """Many configs are nearly the fastest, so that every trial affects which one wins."""
 
     def time_ns(self, config):
         return 100_000 + config.as_dict()["BLOCK"] * 7919 % 3001
@@ -48,14 +48,15 @@ def keep(home, address, first, each):
     for number in range(first, first + each):
         ledger.keep([trial(number)])
     assert not ledger.notes, ledger.notes
-    left = store.link.flush(max(WAIT_S, each))  # a server in Python on two busy cores takes a few hundred a second
+    # a server written in Python, on two busy cores, stores a few hundred trials a second
+    left = store.link.flush(max(WAIT_S, each))
     return left == 0 and not store.link.off
 
 
 def read(home, address):
     store = machine(home, address)
     while catch_up(STUDY, store.records, follow=True):
-        pass  # one question takes ten seconds at most, and brings as much as comes until then
+        pass  # a call takes at most ten seconds, and reads the trials that arrive until then
     ledger = Ledger(STUDY, store.records)
     winner = choose_winner(ledger.trials)
     return {
@@ -96,8 +97,8 @@ def acknowledge(home, address, out, each):
 
 
 def writers(address):
-    """Each begins with all that was imported here, so that a hundred of them take seconds."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    """Fork a writer for each line; it inherits everything imported here, so that a hundred writers start in seconds."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for these children
     for line in sys.stdin:
         home, path, each = line.split()
         out = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)

@@ -1,4 +1,4 @@
-"""How much of a breadth runs each time: of kills, forks and random kernels; of values of one parameter."""
+"""How often tests repeat: kills, forks and random kernels; and how many values of a parameter each run covers."""
 
 import os
 from collections.abc import Iterable
@@ -13,10 +13,10 @@ EVERYTHING = "SILO_TEST_ALL" in os.environ
 
 
 def repetitions(variable: str, usual: int, everything: int) -> int:
-    """What the variable says; else ``everything`` in ``scripts/test --all``, and ``usual`` in any other run."""
+    """Return the variable's number, if set; else ``everything`` in ``scripts/test --all``, and ``usual`` otherwise."""
     return int(os.environ.get(variable, everything if EVERYTHING else usual))
 
 
 def one_in(count: int, values: Iterable[Any]) -> list[Any]:
-    """The values for ``pytest.mark.parametrize``: of ``count`` neighbours only the first runs each time."""
+    """Return the values for ``pytest.mark.parametrize``: of ``count`` neighbours, usual runs test only the first."""
     return [pytest.param(one, marks=() if place % count == 0 else pytest.mark.all) for place, one in enumerate(values)]

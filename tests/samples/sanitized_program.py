@@ -1,4 +1,4 @@
-"""C programs built with the compiler's sanitizers; a test is skipped where those are missing or cannot run."""
+"""C programs built with the compiler's sanitizers; a test is skipped if the sanitizers are missing or cannot run."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 
 
 def build_sanitized(program: Path, *command: str | Path) -> Path:
-    """Have the compiler's ``command`` make ``program``; a warning that is an error fails the test."""
+    """Build ``program`` by the compiler's ``command``; the test fails on a warning that is an error."""
     words = [*map(str, command), "-o", str(program)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if "cannot find" in done.stderr and "san" in done.stderr:
@@ -18,7 +18,7 @@ def build_sanitized(program: Path, *command: str | Path) -> Path:
 
 
 def run_sanitized(program: Path, *words: str | Path, timeout_s: float = 240, **environment: str) -> str:
-    """What it prints; it must end well. ``environment`` is added to this process's."""
+    """Run a program that must exit with 0, and return its output; ``environment`` is added to this process's."""
     done = subprocess.run(
         [str(program), *map(str, words)],
         capture_output=True,

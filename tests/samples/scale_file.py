@@ -1,4 +1,4 @@
-"""A file with one kernel of three configs and its case, for tests that start programs on it."""
+"""A file with one kernel of three configs and its case, for tests that start programs with it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _(n, make):
 
 
 def write_scale(folder, *, expected=2):
-    """The file, in ``folder``. The kernel doubles; the case expects ``expected`` times its argument."""
+    """Write the file to ``folder``. The kernel doubles x; the case expects ``expected`` times x."""
     path = folder / "kernels.py"
     path.write_text(_TEXT.replace("EXPECTED", str(expected)))
     return path

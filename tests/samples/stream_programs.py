@@ -1,4 +1,4 @@
-"""Random programs on several streams with events, and which launches of them are done before which."""
+"""Random programs on several streams with events, and the order in which their launches must end."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from collections.abc import Sequence
 from silo.launch.plan_streams import Stream, StreamMark
 
 Step = tuple[str, int, Stream]
-"""``launch`` (a number), or ``record`` or ``wait`` (of an event), and the stream."""
+"""One step: ``launch`` with its number, or ``record`` or ``wait`` with the event's number; and the stream."""
 
 
 def draw(dice: random.Random) -> list[Step]:
-    """A program on up to four streams; about half of them fork from the first and join it again, as plans need."""
+    """Return a random program on up to four streams.
+
+    In about half of the programs all streams fork from the first and join it again, as plans require.
+    """
     streams: list[Stream] = [(0, 64 * index) for index in range(dice.randrange(1, 5))]
     orderly = dice.random() < 0.6
     program: list[Step] = []
@@ -40,7 +43,7 @@ def draw(dice: random.Random) -> list[Step]:
 
 
 def recorded(program: Sequence[Step]) -> tuple[list[Stream], list[StreamMark]]:
-    """The streams of the launches, and the marks between them."""
+    """Return the streams of the launches, and the stream marks between them, in the form of a recording."""
     nodes: list[Stream] = []
     marks: list[StreamMark] = []
     for kind, number, stream in program:
@@ -52,7 +55,7 @@ def recorded(program: Sequence[Step]) -> tuple[list[Stream], list[StreamMark]]:
 
 
 def closure(after: Sequence[Sequence[int]]) -> list[set[int]]:
-    """Of each node all that are done before it."""
+    """Return, for each node, all nodes that end before it begins."""
     found: list[set[int]] = []
     for edges in after:
         found.append({*edges, *(more for edge in edges for more in found[edge])})
@@ -60,12 +63,13 @@ def closure(after: Sequence[Sequence[int]]) -> list[set[int]]:
 
 
 def reference(program: Sequence[Step]) -> list[set[int]] | None:
-    """Of each launch those that are done before it; None: no plan may keep this order.
+    """Return, for each launch, the launches that end before it begins; None if no plan can keep this order.
 
-    Every step is a point of its own behind the last one of its stream, and a wait also behind the last record of its
-    event: no frontiers, no reduction. A stream belongs to the plan once it is behind the beginning.
+    Every step is a point behind the last point of its stream; a wait is also behind the last record of its event. This
+    reference computes full sets of points, without the shortcuts of the code under test. A stream belongs to the plan
+    once it is behind the plan's beginning.
     """
-    behind: list[set[int]] = [{0}]  # of each point all points before it, itself included; 0: the beginning
+    behind: list[set[int]] = [{0}]  # for each point, all points before it and itself; point 0 is the beginning
     last: dict[Stream, int] = {(0, 0): 0}
     recorded_at: dict[int, int | None] = {}
     unused: set[int] = set()

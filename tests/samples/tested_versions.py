@@ -1,4 +1,4 @@
-"""The last lines of a run of the tests: the versions that were tested, and the tests that were skipped for one."""
+"""Adds the last lines to a test run: the tested versions of packages, and the tests skipped because of a version."""
 
 import importlib.metadata
 import platform
@@ -7,14 +7,14 @@ from collections import defaultdict
 
 import pytest
 
-# Packages whose behaviour Silo's depends on.
+# The packages on whose behaviour Silo depends.
 TESTED = ("triton", "torch", "numpy", "jax", "nvidia-cutlass-dsl", "mlx", "helion", "click", "rich")
-# A reason that is about a version: a number with a dot, or a word about one.
+# Matches a reason for a skip that is about a version: it has a number with a dot, or a word about versions.
 OF_A_VERSION = re.compile(r"\d+\.\d+|\b(version|release|newer|older|too old|too new|before|since)\b", re.IGNORECASE)
 
 
 class Versions:
-    """The last lines of a run: the versions that were tested, and the tests that were skipped for one."""
+    """A pytest plug-in that prints the tested versions, and the tests that were skipped because of a version."""
 
     def __init__(self):
         self.skipped = defaultdict(set)
@@ -42,7 +42,7 @@ class Versions:
 
 
 def versions_line():
-    """The versions of Python and of the packages in :data:`TESTED` that are installed."""
+    """Return a line with the versions of Python and of the installed packages of :data:`TESTED`."""
     found = [f"Python {platform.python_version()}"]
     for name in TESTED:
         try:

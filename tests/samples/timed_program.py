@@ -1,4 +1,4 @@
-"""Programs of the tests that may hang: each runs in a session of its own and is killed with all it started."""
+"""Runs programs that may hang: each has a session of its own, and is killed with all its processes."""
 
 import os
 import signal
@@ -8,7 +8,10 @@ import pytest
 
 
 def run_timed(command, environment, limit_s):
-    """(status, standard output, standard error) of ``command``; the test fails where it takes ``limit_s`` seconds."""
+    """Run ``command``; return (status, standard output, standard error).
+
+    The test fails if it takes ``limit_s`` seconds.
+    """
     program = subprocess.Popen(
         command,
         env=environment,
@@ -24,5 +27,5 @@ def run_timed(command, environment, limit_s):
     finally:
         if program.poll() is None:
             os.killpg(program.pid, signal.SIGKILL)
-            program.communicate()  # to its end, which closes the pipes
+            program.communicate()  # waits for its end, and closes the pipes
     return program.returncode, said, complained

@@ -1,4 +1,4 @@
-"""A model of torch that holds kernels of Silo in the ways that programs do."""
+"""A torch model that contains Silo kernels in the ways in which programs use them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch_operators import OPERATORS, axpy, silu
 
 
 class Model(torch.nn.Module):
-    """A layer, a kernel in place of an activation (without a grid), an operator, and a kernel with a grid."""
+    """A model of a layer, a kernel as activation (called without a grid), an operator, and a kernel with a grid."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Model(torch.nn.Module):
         return total
 
     def wanted(self, x: torch.Tensor) -> torch.Tensor:
-        """The same by torch alone."""
+        """Return the same result, computed by torch alone."""
         total = torch.nn.functional.silu(self.layer(x)) * x
         total.view(-1)[:16] += 0.5 * x.view(-1)[:16]
         return total

@@ -1,4 +1,4 @@
-"""Twenty operators of torch over kernels of Silo, each with arguments and what torch itself computes."""
+"""Twenty torch operators over Silo kernels, each with arguments and the result that torch itself computes."""
 
 from __future__ import annotations
 
@@ -303,7 +303,7 @@ OPERATORS = {
 
 @dataclass(frozen=True)
 class Sample:
-    """Arguments of a call, and what torch computes; ``written`` are places of arguments that are written to."""
+    """Arguments of a call, and torch's own computation; ``written`` are the indices of the written arguments."""
 
     args: tuple[Any, ...]
     reference: Callable[..., Any]

@@ -1,4 +1,4 @@
-"""Processes in which Triton finds backends by entry points that a test writes, whatever is installed here."""
+"""Processes in which Triton finds its backends by a test's entry points, whatever is installed in this environment."""
 
 import json
 import os
@@ -13,7 +13,7 @@ SILO = {"silo": "silo.kinds.triton.programs.backend", "cpu": "silo.kinds.triton.
 
 
 def entry_folder(folder, entries):
-    """A folder that, on the import path, holds a distribution: these entry points for Triton, Silo's for torch."""
+    """Write a distribution with these entry points for Triton, and Silo's for torch; return its folder."""
     home = folder / "entries" / "silo_test_backends-0.dist-info"
     home.mkdir(parents=True, exist_ok=True)
     (home / "METADATA").write_text("Metadata-Version: 2.1\nName: silo-test-backends\nVersion: 0\n")
@@ -28,7 +28,7 @@ def entry_folder(folder, entries):
 
 
 def run_python(folder, code, *, entries=SILO, path=(), **variables):
-    """Run a program in a process of its own, with a cache of its own; gives the finished process."""
+    """Run a program in a separate process with its own Triton cache; return the finished process."""
     folder.mkdir(exist_ok=True)
     program = folder / "program.py"
     program.write_text(textwrap.dedent(code))
@@ -48,7 +48,7 @@ def run_python(folder, code, *, entries=SILO, path=(), **variables):
 
 
 def answer(folder, code, **options):
-    """What the program prints as JSON on its last line."""
+    """Run a program; return the JSON on the last line of its output."""
     done = run_python(folder, code, **options)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout.strip().splitlines()[-1])

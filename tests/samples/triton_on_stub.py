@@ -1,6 +1,6 @@
-"""Triton's own launches on the stub of libcuda: Triton compiles for an sm_90, and its launcher calls the stub.
+"""Triton's own launches on the stub of libcuda: Triton compiles for sm_90, and Triton's launcher calls the stub.
 
-Used in processes of their own, whose environment :func:`environment` makes::
+It is used in separate processes, whose environment :func:`environment` makes::
 
     triton_on_stub.run(CODE)             # CODE begins with: from triton_on_stub import *
 """
@@ -21,27 +21,28 @@ __all__ = ["DRIVER", "array", "driver_class", "environment", "install", "run", "
 
 DRIVER: list[object] = []
 AT_IMPORT = {"SILO_ACCELERATE", "SILO_BUNDLE", "SILO_RECORD", "SILO_TRITON"}
-"""Variables that Silo obeys when a program imports Triton."""
+"""Environment variables that take effect when a program imports Triton."""
 
 
 def environment(*, devices: int = 2, **more: str) -> dict[str, str]:
-    """The variables under which Triton and Silo use the stub."""
-    links = str(gpu_stub.library().parent)  # where the linker and the loader find it as libcuda
+    """Return the environment of a process in which Triton and Silo use the stub."""
+    links = str(gpu_stub.library().parent)  # the folder in which the linker and the loader find the stub as libcuda
     given = gpu_stub.environment(devices=devices, LD_LIBRARY_PATH=links, TRITON_LIBCUDA_PATH=links)
     return {**given, "TRITON_DEFAULT_FP_FUSION": "1", "SILO_TRITON": "off", **more}
 
 
 def run(code: str, *arguments: str, devices: int = 2, timeout: float = 240, **more: str) -> str:
-    """Run a program in a process with the stub; its output. Fails the test where the program fails.
+    """Run a program in a process with the stub; return its output. The test fails if the program fails.
 
-    It has a store of its own, so that no other program has decided for its tuners, and compiles each config in its
-    turn unless ``SILO_COMPILE_AHEAD="1"`` is given.
+    The program has its own store, so that no other program has decided for its tuners. It compiles each config when the
+    config is needed, unless ``SILO_COMPILE_AHEAD="1"`` is given.
     """
     with tempfile.TemporaryDirectory(prefix="silo-program-") as folder:
-        file = Path(folder, "program.py")  # Triton reads kernels from files
+        file = Path(folder, "program.py")  # a file, because Triton reads a kernel's source from its file
         file.write_text(textwrap.dedent(code))
         more.setdefault("SILO_HOME", str(Path(folder, "home")))
-        more.setdefault("SILO_COMPILE_AHEAD", "0")  # its workers take longer to start than most programs run
+        # because the workers that compile ahead take longer to start than most programs run
+        more.setdefault("SILO_COMPILE_AHEAD", "0")
         done = warm_python.run(
             [sys.executable, str(file), *arguments],
             capture_output=True,
@@ -56,7 +57,7 @@ def run(code: str, *arguments: str, devices: int = 2, timeout: float = 240, **mo
 
 
 def driver_class():
-    """Triton's driver for NVIDIA's GPUs, whose current device and stream a test sets."""
+    """Return a subclass of Triton's driver for NVIDIA's GPUs, whose current device and stream a test sets."""
     import triton.backends.nvidia.driver as nvidia
     from triton.backends.compiler import GPUTarget
 
@@ -79,7 +80,7 @@ def driver_class():
 
 
 def install():
-    """Make it Triton's active driver; the driver."""
+    """Make the stub's driver Triton's active driver, and return it."""
     from triton.runtime.driver import driver
 
     made = driver_class()()
@@ -89,7 +90,10 @@ def install():
 
 
 class Array:
-    """Device memory as Triton takes it: an address and a dtype. The memory is the host's, and the stub knows it."""
+    """Device memory with the attributes that Triton reads.
+
+    The memory is the host's, and is registered with the stub.
+    """
 
     def __init__(self, address: int, dtype: object, device: str, owner: object = None) -> None:
         self.address, self.dtype, self.device, self.owner = address, dtype, device, owner
@@ -98,12 +102,12 @@ class Array:
         return self.address
 
     def at(self, offset: int) -> Array:
-        """The same memory, so many bytes on."""
+        """Return the same memory from ``offset`` bytes on."""
         return Array(self.address + offset, self.dtype, self.device, self.owner)
 
 
 def array(nbytes: int = 4096, dtype: object = None, device: int = 0) -> Array:
-    """New device memory, aligned to 64 bytes."""
+    """Return new device memory, aligned to 64 bytes."""
     import torch
 
     memory = ctypes.create_string_buffer(nbytes + 64)
@@ -113,7 +117,7 @@ def array(nbytes: int = 4096, dtype: object = None, device: int = 0) -> Array:
 
 
 def stub():
-    """What steers the stub in this process."""
+    """Return the object that controls the stub in this process."""
     return gpu_stub.stub
 
 

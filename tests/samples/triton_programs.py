@@ -1,4 +1,4 @@
-"""Programs of Triton's on the stub driver: what each begins with, and kernels that tuners decide about."""
+"""Triton programs on the stub driver: their common first lines, and kernels with tuners."""
 
 import functools
 import shutil
@@ -32,7 +32,10 @@ def program(code, **more):
 
 
 def store_after(code, home):
-    """Make ``home`` a copy of the store that a program leaves, which runs once for all that ask; its output."""
+    """Copy the store that a program leaves to ``home``, and return the program's output.
+
+    The program runs only once, for all tests that call this function.
+    """
     said, kept = _left(code)
     shutil.copytree(Path(kept.name, "home"), home)
     return said

@@ -1,8 +1,8 @@
-"""Triton as a program finds it after its first imports: for the warm process whose children launch Triton kernels.
+"""Imports that a program makes before it launches Triton kernels, for the warm process whose children launch them.
 
 It imports the modules that these programs import, and those that ``silo.accelerate`` imports for them. It compiles
-nothing, chooses no driver and reads no setting; Triton's digest of its own installation, the same for every process, is
-worked out once.
+nothing, chooses no driver and reads no setting. Triton's digest of its own installation, which is the same for every
+process, is computed once here.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""What tests of tuning share: a program with a reduction and its case, and searches and sessions over lists."""
+"""Samples for tests of tuning: a program with a reduction, its case, and searches and sessions over configs."""
 
 from dataclasses import fields
 
@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from silo import heuristics
 """
-# SPACE stands for the arguments of ``silo.kernel`` that say what is tuned.
+# SPACE stands for the arguments of ``silo.kernel`` that declare the tuning space.
 ROW_SUMS = """
 
 @silo.kernel(SPACE, grid=lambda a: (silo.cdiv(a.m, a.XBLOCK),))
@@ -36,7 +36,10 @@ def _(n, make):
 
 
 def drain(searcher, cost, ahead=8, found=None):
-    """Every config in the order of suggestion, with its cost; ``found`` are known already."""
+    """Run a searcher to its end; return every config with its cost, in the order of suggestion.
+
+    ``found`` has configs whose cost is already known.
+    """
     found, waiting = {} if found is None else found, []
     while True:
         waiting += searcher.suggest(ahead - len(waiting))
@@ -49,17 +52,17 @@ def drain(searcher, cost, ahead=8, found=None):
 
 
 def space_of(configs):
-    """A list as a space; what is a space stays itself."""
+    """Return a list of configs as a space; a space is returned itself."""
     return ConfigSet(configs) if isinstance(configs, list | tuple) else configs
 
 
 def make_searcher(name, configs, seed, seeds=()):
-    """A searcher over a list, or over a space."""
+    """Return a searcher over a list of configs or a space."""
     return registry.make_searcher(name, space_of(configs), seed, seeds)
 
 
 def tune(study, configs, evaluator, records, **terms):
-    """A session over a list, or over a space; its terms are given by their own names."""
+    """Run a session over a list of configs or a space; ``terms`` are fields of its options, scope and watch."""
     made = [
         kind(**{field.name: terms.pop(field.name) for field in fields(kind) if field.name in terms})
         for kind in (SearchOptions, SessionScope, SessionWatch)

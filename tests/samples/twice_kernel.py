@@ -1,10 +1,10 @@
-"""The file of a kernel that doubles, with its case: what tests build bundles and fill stores from."""
+"""The text of a file with a kernel that doubles and its case, from which tests build bundles and fill stores."""
 
 __all__ = ["twice"]
 
 
 def twice(options: str) -> str:
-    """The text of the file; ``options`` are those of ``silo.kernel`` before the grid."""
+    """Return the text of the file; ``options`` are the arguments of ``silo.kernel`` before the grid."""
     return f"""
 import silo, triton, triton.language as tl
 

@@ -18,7 +18,7 @@ from silo.settings import settings
 
 @triton.jit
 def barrier(counter, out, n):
-    """Every program waits until all have arrived."""
+    """Every program waits until all programs have arrived."""
     tl.atomic_add(counter, 1)
     while tl.atomic_add(counter, 0) < n:
         pass
@@ -27,7 +27,7 @@ def barrier(counter, out, n):
 
 @triton.jit
 def later(flags, out, n):
-    """Each program waits for the next one: none that runs in order can go on."""
+    """Each program waits for the next one, so programs that run one after the other never end."""
     i = tl.program_id(0)
     if i + 1 < n:
         while tl.load(flags + i + 1, volatile=True) == 0:
@@ -38,7 +38,7 @@ def later(flags, out, n):
 
 @triton.jit
 def earlier(flags, out):
-    """Each program waits for the one before, as a scan that looks back does."""
+    """Each program waits for the one before it, like a scan that looks back."""
     i = tl.program_id(0)
     before = tl.zeros((), tl.int32)
     if i > 0:
@@ -67,7 +67,7 @@ def never(flag, out):
 
 @triton.jit
 def stray(x, at, wrong):
-    """Program ``wrong`` writes where no memory is."""
+    """Program ``wrong`` writes to an unmapped address."""
     i = tl.program_id(0) + 4 * tl.program_id(1)
     tl.store(x + tl.where(i == wrong, at, 0), 1.0)
 
@@ -102,25 +102,25 @@ def cooperative():
 
 
 def stuck():
-    """More programs wait than may run at once: an error, after a while."""
+    """More programs wait than can run at once: the launch ends with an error after a while."""
     assert settings().programs_at_once == 3
     with pytest.raises(LaunchError, match="the launch has 50 programs, and 3 run at once"):
         run(later, (50,), np.zeros(50, np.int32), np.zeros(50, np.int32), 50)
 
 
 def interrupt():
-    """Ctrl-C ends a launch that waits for what never comes, and the next one runs.
+    """Ctrl-C ends a launch that waits for ever, and the next launch works.
 
-    It is sent while the kernel runs, however long that takes to begin: an interrupt that Python hears of within a
-    callback, whose exceptions are ignored, would be lost.
+    The interrupt is sent while the kernel runs, however long the launch takes to begin: an interrupt that Python
+    handles inside a callback would be lost, because exceptions of callbacks are ignored.
     """
     flag, out = np.zeros(1, np.int32), np.zeros(1, np.int32)
     for grid in ((1,), (4,)):
         flag[0] = 1
-        run(never, grid, flag, out)  # compiled
+        run(never, grid, flag, out)  # compiles the kernel
         flag[0] = out[0] = 0
         threading.Thread(target=interrupt_when, args=(out, 2)).start()
-        with pytest.raises(KeyboardInterrupt):  # LIMIT_S of the test is the limit
+        with pytest.raises(KeyboardInterrupt):  # the test's own LIMIT_S ends an endless wait
             run(never, grid, flag, out)
         assert out[0] == 2
         flag[0] = 1
@@ -135,7 +135,7 @@ def interrupt_when(array, value):
 
 
 def released():
-    """Another thread of the program writes what a launch waits for."""
+    """Another thread of the program writes the value that a launch waits for."""
     flag, out = np.zeros(1, np.int32), np.zeros(1, np.int32)
     threading.Timer(0.3, lambda: flag.fill(1)).start()
     run(never, (4,), flag, out)
@@ -157,7 +157,7 @@ def fault_elsewhere():
 
 
 def sent():
-    """A signal that somebody sends is not a fault of a kernel."""
+    """A SIGSEGV that a process sends is not a fault of a kernel."""
     run(stray, (4, 1), np.zeros(16, np.float32), 0, 0)
     os.kill(os.getpid(), signal.SIGSEGV)
 

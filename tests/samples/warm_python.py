@@ -1,14 +1,14 @@
-"""Python programs of tests, run in children of one process that has imported what most of them import.
+"""Runs Python programs of tests in children of one process that has imported what most programs import.
 
 :func:`run` has the interface of ``subprocess.run`` for ``[sys.executable, ...]``. The program finds a process like a
 new one: its own arguments, variables, folder, standard streams, warning filters, import path and ``__main__``, no
-thread, no setting of Silo read, nothing of Triton, torch or jax imported. It ends as under the interpreter: at its
-last line, by ``sys.exit``, by an exception or by a signal. What differs from a process of its own: :data:`PRELOADED`
-and all that these import are in ``sys.modules``, hashes of strings are the same in all programs, and output that is
-captured goes to a file and not into a pipe. Tests of imports, cold starts, forks, signals, leaks and faults start
+thread, no setting of Silo read, nothing of Triton, torch or jax imported. It ends as under the interpreter: at its last
+line, by ``sys.exit``, by an exception or by a signal. There are three differences from a new process: :data:`PRELOADED`
+and everything that these modules import are in ``sys.modules``, hashes of strings are the same in all programs, and
+captured output goes to a file instead of a pipe. Tests of imports, cold starts, forks, signals, leaks and faults start
 processes with ``subprocess``; a program whose own text looks at these gets a process of its own in any case.
 
-A program for which a child of that process would not do gets one of its own: :func:`why_fresh` returns the reason.
+A program that cannot run in such a child gets a process of its own; :func:`why_fresh` returns the reason.
 """
 
 from __future__ import annotations
@@ -38,20 +38,21 @@ __all__ = ["PRELOADED", "TORCH", "TRITON", "run", "why_fresh"]
 
 PRELOADED = ("numpy", "pytest", "silo.kernels.bundle_kernels", "silo.cli.main", "silo.launch.native")
 TORCH = ("torch",)
-"""What programs that import torch at their beginning give as ``more``: it takes longer than most of them run."""
+"""``more`` for programs that import torch at their beginning: the import takes longer than most of them run."""
 TRITON = (*TORCH, "triton_ready")
-"""The same for programs that launch Triton kernels too."""
+"""``more`` for programs that also launch Triton kernels."""
 _ROOT = Path(__file__).resolve().parents[2]
-# Variables that are read when a process starts or a library is loaded. Everything else is read when it is needed.
+# Prefixes of variables that are read when a process starts or a library is loaded. Others are read when needed.
 _EARLY = ("ASAN_", "GOMP_", "GOTO_", "KMP_", "LD_", "MALLOC_", "MKL_", "NPY_", "OMP_", "OPENBLAS_", "PYTHON", "UBSAN_")
-_OBEYED = ("PYTHONPATH", "LD_LIBRARY_PATH")  # a child makes its path anew; of the other each has a warm process
-# In a program's text: it looks at imports, time or memory of its process.
+# handled: a child makes its import path anew, and each library path has its own warm process
+_OBEYED = ("PYTHONPATH", "LD_LIBRARY_PATH")
+# A program whose text contains one of these looks at the imports, time or memory of its process.
 _LOOKS_INSIDE = ("sys.modules", "/proc/self", "resource.", "tracemalloc", "perf_counter", "process_time", "gc.")
 
 
 @dataclass(frozen=True)
 class _Program:
-    """The words after ``python``: warning options, then how the program is named, its name or text, its arguments."""
+    """The words after ``python``: warning filters, how the program is named, its name or text, its arguments."""
 
     filters: tuple[str, ...]
     kind: str
@@ -61,7 +62,7 @@ class _Program:
 
 
 def _program(words: Sequence[str]) -> _Program | None:
-    """None: an option that only a process of its own can obey."""
+    """Parse the words after ``python``; None for an option that only a process of its own can obey."""
     rest, filters = list(words), []
     while rest[:1] == ["-W"] and len(rest) > 1:
         filters.append(rest[1])
@@ -78,7 +79,7 @@ def _text(path: Path) -> str:
 
 
 def why_fresh(words: Sequence[str], environment: Mapping[str, str], folder: Path | None = None) -> str | None:
-    """Why a program that starts in ``folder`` needs a process of its own; None: a child of the warm process does."""
+    """Return why a program that starts in ``folder`` needs a process of its own; None if a warm child can run it."""
     if sys.platform != "linux":
         return "children of the warm process are for Linux"
     if words[0] != sys.executable:
@@ -117,7 +118,7 @@ def run(
 ) -> subprocess.CompletedProcess[Any]:
     """Run a Python program to its end, as ``subprocess.run`` does with the same arguments.
 
-    ``more``: modules that are imported besides :data:`PRELOADED`.
+    ``more`` names modules that the warm process imports besides :data:`PRELOADED`.
     """
     command = [os.fspath(word) for word in words]
     environment = dict(os.environ if env is None else env)
@@ -138,7 +139,8 @@ def run(
         streams: list[Any] = [file(given) if input is not None else 0, 1, 2]
         if capture_output:
             streams[1:] = [file(), file()]
-        server = _server_of(os.getpid(), more, environment.get("LD_LIBRARY_PATH"))  # a forked child starts its own
+        # by process id, so that a forked child starts its own server
+        server = _server_of(os.getpid(), more, environment.get("LD_LIBRARY_PATH"))
         status = server.ended(file(json.dumps(wanted).encode()), streams, timeout)
         output: list[Any] = [None, None]
         if capture_output:
@@ -155,7 +157,7 @@ def run(
 
 
 class _Server:
-    """The warm process, from the side of a test."""
+    """The test's connection to a warm process."""
 
     def __init__(self, more: Sequence[str], libraries: str | None) -> None:
         self._channel, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -174,7 +176,7 @@ class _Server:
             raise RuntimeError(message)
 
     def ended(self, wanted: Any, streams: Sequence[Any], timeout: float | None) -> int | None:
-        """The exit status of a program, as ``subprocess`` has it; None: it was killed when the time was over."""
+        """Run a program; return its exit status as ``subprocess`` does, or None if it was killed after ``timeout``."""
         mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with mine:
             with its:
@@ -205,11 +207,12 @@ def _server_of(process: int, more: tuple[str, ...], libraries: str | None) -> _S
 
 
 def _serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """Start a child for each request and report how it ended; returns in the child, with its request and streams.
+    """Start a child for each request and report how it ended.
 
-    Returns None in the warm process, when the tests have ended.
+    Returns in each child, with its request and streams; in the warm process returns None when the tests have ended.
     """
-    running: dict[int, tuple[int, int]] = {}  # descriptor of a child -> its number and where its end is told
+    # maps a child's descriptor to its process id and the descriptor that reports its end
+    running: dict[int, tuple[int, int]] = {}
     with selectors.DefaultSelector() as selector:
         selector.register(channel, selectors.EVENT_READ)
         while True:
@@ -238,17 +241,17 @@ def _serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
 
 
 def _tell(descriptor: int, number: int) -> None:
-    with contextlib.suppress(BrokenPipeError):  # the test has ended
+    with contextlib.suppress(BrokenPipeError):  # the test may have ended
         os.write(descriptor, str(number).encode())
 
 
 def _prepare(wanted: dict[str, Any], streams: list[int], base_path: list[str]) -> _Program:
-    """Make this child like a new process that is to run the program."""
+    """Make this child like a new process that is about to run the program."""
     for place, descriptor in enumerate(streams):
         os.dup2(descriptor, place)
     for number in [int(path.name) for path in Path("/proc/self/fd").iterdir()]:
         if number > 2:
-            with contextlib.suppress(OSError):  # the descriptor that listed them is closed by now
+            with contextlib.suppress(OSError):  # the descriptor that listed them is already closed
                 os.close(number)
     os.chdir(wanted["folder"])
     os.environ.clear()
@@ -305,7 +308,7 @@ def _main() -> None:
     assert sys.modules["silo.settings"]._current is None, "settings are read before a program sets its variables"
     assert threading.active_count() == 1, threading.enumerate()
     gc.collect()
-    gc.freeze()  # programs neither visit nor copy the objects of these modules, at their end either
+    gc.freeze()  # the garbage collector then neither visits nor copies the objects of the imported modules
     channel.send(b"ready")
     child = _serve(channel)
     if child is not None:

@@ -1,4 +1,4 @@
-"""A small web server in the standard library: WebDAV over a dictionary, or bazel-remote's folders, and faults."""
+"""A small web server of the standard library: WebDAV over a dictionary, or bazel-remote's folders, with faults."""
 
 # pyright: reportAttributeAccessIssue=false
 
@@ -101,7 +101,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Double:
-    """The server's content and behaviour. ``fault`` may answer a request itself, or leave it."""
+    """The server's content and behaviour. ``fault`` is called first; it may answer a request itself, or ignore it."""
 
     def __init__(self, *, dav=True):
         self.dav = dav
@@ -116,7 +116,10 @@ class Double:
 
 
 class _Server(ThreadingHTTPServer):
-    """Connections that clients keep open end with the server: a process that runs many doubles has few files left."""
+    """A server that closes the connections that clients keep open.
+
+    Thus many servers in a process do not use up its files.
+    """
 
     daemon_threads = True
 
@@ -140,7 +143,7 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def web_double(**options):
-    """A double at ``double.address``, until the block ends."""
+    """Yield a running server, whose address is ``double.address``, until the block ends."""
     server = _Server(("127.0.0.1", 0), Handler)
     server.double = double = Double(**options)
     double.address = f"http://127.0.0.1:{server.server_port}/cache"

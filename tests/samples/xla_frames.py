@@ -1,4 +1,4 @@
-"""Calls as XLA makes them (``native/python/xla_abi.h``), made by hand: for the handlers, where there is no jax."""
+"""Calls as XLA makes them (``native/python/xla_abi.h``), made by hand, to test the handlers without jax."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FLOAT32 = 11
 
 @contextmanager
 def resolver(resolve: Callable[[str, str, int], None] = lambda *_: None) -> Iterator[None]:
-    """Handlers ask this one within the block; afterwards jax's programs of this process are served as before."""
+    """In the block, handlers call ``resolve`` for an unknown digest; afterwards jax's programs are served as before."""
     native.xla_connect(resolve, 3)
     try:
         yield
@@ -126,7 +126,7 @@ class MetadataExtension(Structure):
 
 
 class Xla:
-    """What XLA is to a handler: one device and one stream, and errors that are remembered."""
+    """XLA as a handler sees it: one device and one stream; the last error is recorded."""
 
     def __init__(self, platform: str, *, device: int = 0, stream: int = 0) -> None:
         pointer: Any = ctypes.pythonapi.PyCapsule_GetPointer
@@ -151,7 +151,7 @@ class Xla:
         given.contents.ordinal = self.device
 
     def metadata(self) -> Metadata:
-        """What the handler says of itself."""
+        """Return the handler's metadata."""
         found = Metadata(ctypes.sizeof(Metadata))
         extension = MetadataExtension(ctypes.sizeof(MetadataExtension), 1, None, ctypes.pointer(found))
         frame = Frame(size=ctypes.sizeof(Frame), extension=ctypes.addressof(extension))
@@ -159,7 +159,10 @@ class Xla:
         return found
 
     def call(self, digest: str | None, args: Any, rets: Any, *, stage: int = EXECUTE) -> str:
-        """One call; the text of its error, "" where there was none. Arrays are of numpy, or (address, shape)."""
+        """Call the handler once; return its error's text, or "".
+
+        Arrays are numpy arrays, or (address, shape, dtype).
+        """
         self._kept.clear()
         frame = Frame(size=ctypes.sizeof(Frame), stage=stage, api=ctypes.pointer(self._api))
         frame.args, frame.rets = self._values(args), self._values(rets)

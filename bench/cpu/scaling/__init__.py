@@ -1,1 +1,1 @@
-"""Kernels on the CPU at growing numbers of threads, beside torch: each alone, and taking turns."""
+"""Kernels on the CPU at growing numbers of threads beside torch: each library alone, and both in turns."""

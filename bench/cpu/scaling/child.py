@@ -1,8 +1,8 @@
-"""One process of the scaling benchmark: ``python -m bench.cpu.scaling.child ROUND``, ROUND as JSON.
+"""One process of the scaling benchmark: ``python -m bench.cpu.scaling.child ROUND``, where ROUND is a Round as JSON.
 
-A line of JSON for each row and number of threads goes to standard output; ``picks`` counts Silo's launches of several
-threads by whose threads ran them (``silo.launch.cpu_pool.REASONS``). Each call is timed by itself; the sides of a
-round that takes turns are called one after the other, nothing in between.
+It prints a line of JSON for each row and number of threads. ``picks`` counts Silo's launches of several threads by
+whose threads ran them (``silo.launch.cpu_pool.REASONS``). Each call is timed by itself. If several sides take turns,
+they are called one after the other with nothing in between.
 """
 
 from __future__ import annotations
@@ -26,33 +26,36 @@ WARM_S, WARM_CALLS = 0.03, 4
 
 @dataclass(frozen=True)
 class Round:
-    """What one process measures: sides ``silo``, ``torch`` or both in turns; ``gap_us`` the caller works in between.
+    """The work of one process: the sides to call in turns (``silo``, ``torch``), with a pause ``gap_us`` before a call.
 
-    ``silo too`` and ``torch too`` are the same over arrays of their own: what takes turns with them finds as little of
-    its arrays in the caches as beside the other library.
+    During the pause the caller computes. ``silo too`` and ``torch too`` are the same calls over arrays of their own: a
+    side in turns with them finds as few of its arrays in the caches as it does beside the other library.
     """
 
     sides: tuple[str, ...]
     threads: tuple[int, ...]
     rows: tuple[str, ...]
-    seconds: float  # for each row and number of threads
+    seconds: float  # time to measure each row and number of threads
     gap_us: float = 0.0
 
     @classmethod
     def from_json(cls, text: str) -> Round:
-        """What :meth:`to_json` wrote."""
+        """Return the Round that :meth:`to_json` wrote."""
         read = json.loads(text)
         return cls(tuple(read["sides"]), tuple(read["threads"]), tuple(read["rows"]), read["seconds"], read["gap_us"])
 
     def to_json(self) -> str:
-        """One line."""
+        """Return the Round as one line of JSON."""
         return json.dumps(asdict(self))
 
 
 def timed(
     sides: Sequence[Callable[[], object]], seconds: float, gap_us: float, least: int = LEAST_CALLS
 ) -> list[list[float]]:
-    """Microseconds of each call of each side, in turns: at least ``least`` calls of each."""
+    """Call the sides in turns; return the microseconds of each call, by side.
+
+    Each side is called at least ``least`` times.
+    """
     clock = time.perf_counter_ns
     found: list[list[float]] = [[] for _ in sides]
     begun = clock()
@@ -72,7 +75,9 @@ def timed(
 
 
 def picked(state: Mapping[str, object]) -> Counter[str]:
-    """Launches of several threads until now by whose threads ran them; ``state`` is the native module's.
+    """Return the number of launches of several threads so far, by whose threads ran them.
+
+    ``state`` is the native module's ``cpu_state()``.
 
     >>> picked({"picks": {"team_awake": 5}}) - picked({"picks": {"team_awake": 2}})
     Counter({'team_awake': 3})
@@ -82,13 +87,13 @@ def picked(state: Mapping[str, object]) -> Counter[str]:
 
 
 def summary(samples: Sequence[float]) -> dict[str, float]:
-    """Median and quartiles, microseconds."""
+    """Return the median and the quartiles of the samples, in microseconds, and their number."""
     low, middle, high = statistics.quantiles(samples, n=4, method="inclusive")
     return {"us": round(middle, 3), "low": round(low, 3), "high": round(high, 3), "calls": len(samples)}
 
 
 def main() -> None:
-    """Measure the round that the first argument says."""
+    """Measure the Round that the first argument gives as JSON."""
     asked = Round.from_json(sys.argv[1])
     import torch
 
@@ -113,7 +118,7 @@ def main() -> None:
                 found, wanted = row.results()
                 error = float((found.double() - wanted.double()).abs().max())
                 timed(sides, WARM_S, asked.gap_us, WARM_CALLS)
-                if "torch" not in asked.sides:  # torch's threads, which the check above woke, are asleep again
+                if "torch" not in asked.sides:  # wait until torch's threads, which the check above woke, sleep again
                     time.sleep(0.02)
                 before = picked(cpu_state())
                 samples = timed(sides, asked.seconds, asked.gap_us)

@@ -1,16 +1,17 @@
-"""Kernels on the CPU at 1, 2, 4, ... threads beside torch: each alone in a process of its own, and taking turns in one.
+"""Kernels on the CPU at 1, 2, 4, ... threads beside torch: each library alone in a process, and both in turns in one.
 
     python -m bench.cpu.scaling [--threads 1 2 4 8 16] [--rows "add 10,000" ...] [--json FILE] [--no-sweep]
     python -m bench.cpu.scaling --bars [--json FILE] [--page FILE] [--readme FILE]
 
-``--bars`` measures on one thread and on all, each library alone, both in turns, and Silo in turns with itself over
-other arrays, on its own threads and on the OpenMP threads that torch has loaded: that shows how much of a turn's cost
-is that of cold caches and of a region of all OpenMP threads. Four minutes on 16 cores. Without it, torch also takes
-turns with itself.
-Every call is timed by itself; a figure is the median of those of three processes (``--repeats``), each the median of
-its calls. The sweep repeats the short rows with Silo's own threads, on the OpenMP threads that torch has loaded, and as
-``auto`` chooses, with several lengths of spinning: alone, in turns with torch, and apart (the caller does 100
-microseconds of work of its own between two launches).
+``--bars`` measures on one thread and on all threads: each library alone, both in turns, and Silo in turns with itself
+over other arrays, once on its own threads and once on the OpenMP threads that torch has loaded. The last two show how
+much of a turn's cost comes from cold caches and from waking all OpenMP threads. It takes four minutes on 16 cores.
+Without ``--bars``, torch also takes turns with itself.
+
+Every call is timed by itself. A figure is the median over three processes (``--repeats``) of each process's median. The
+sweep repeats the short rows with three thread pools (Silo's own threads, the OpenMP threads that torch has loaded, and
+the choice of ``auto``) and with several lengths of spinning, in three ways: alone, in turns with torch, and apart (the
+caller computes for 100 microseconds between two launches).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ SPINS = (0, 50, 200)
 
 
 def measured(asked: Round, home: str, variables: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The lines of one process; ``SystemExit`` where it fails."""
+    """Run one process and return the JSON lines that it printed. SystemExit if it fails."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SILO_")}
     environment |= {**KEPT_MEMORY, "SILO_HOME": home, "SILO_QUIET": "1", **variables}
     begun = time.monotonic()
@@ -58,7 +59,7 @@ def measured(asked: Round, home: str, variables: Mapping[str, str]) -> list[dict
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
-# Of processes: their sides and variables.
+# The kinds of processes: for each, the sides that it calls in turns and its environment variables.
 KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "silo": (("silo",), {}),
     "torch": (("torch",), {}),
@@ -78,7 +79,7 @@ def measured_in_turns(
     repeats: int,
     home: str,
 ) -> dict[str, list[report.Line]]:
-    """The merged lines of each kind of process, which take turns."""
+    """Run processes of several kinds in turns; return the merged lines of each kind."""
     found: dict[str, list[list[dict[str, Any]]]] = {kind: [] for kind in kinds}
     for _ in range(repeats):
         for kind in kinds:
@@ -88,7 +89,7 @@ def measured_in_turns(
 
 
 def swept(threads: Sequence[int], seconds: float, home: str, rows: Sequence[str]) -> list[dict[str, Any]]:
-    """The short rows with every pool and length of spinning, called in three ways."""
+    """Measure the rows with every thread pool and length of spinning, called alone, in turns with torch, and apart."""
     ways = {"alone": (("silo",), 0.0), "turns": (("silo", "torch"), 0.0), "apart": (("silo",), GAP_US)}
     found: list[dict[str, Any]] = []
     for pool in POOLS:
@@ -101,7 +102,7 @@ def swept(threads: Sequence[int], seconds: float, home: str, rows: Sequence[str]
 
 
 def main() -> None:
-    """Measure, print tables and bars, keep JSON."""
+    """Measure, print tables and bars, and write the JSON file."""
     from bench.cpu.scaling.row_names import ROWS, SHORT, SHOWN
 
     parser = argparse.ArgumentParser(

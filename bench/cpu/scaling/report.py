@@ -1,4 +1,4 @@
-"""From what the processes measured to a table, ratios, efficiencies and bars. Pure."""
+"""Turns the measurements of the scaling benchmark's processes into a table, ratios, efficiencies and bars. Pure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ END = "<!-- end of cpu scaling -->\n"
 SLOWER_WITH_MORE = 1.10
 TURNS_COST_SILO = 1.2
 TURNS_COST_TORCH = 1.05
-# Of Silo's time over torch's: the geometric mean over all rows, and the worst row.
+# Limits of Silo's time over torch's: geometric means of all rows (one thread, most threads, in turns), and the worst
+# row.
 MEAN_ONE, MEAN_MOST, MEAN_TURNS, WORST = 0.85, 0.7, 0.65, 1.5
-TURNS_COST_ROW = 1.15  # of Silo's time alone
-TURNS_COST_COLD = 1.15  # of Silo's slowest time without torch's calls: alone, or in turns with itself
-LONG_US = 1000.0  # a row that takes longer alone
+TURNS_COST_ROW = 1.15  # limit of Silo's time in turns over its time alone, for each row
+# limit of Silo's time in turns over its slowest time without torch's calls (alone, or in turns with itself)
+TURNS_COST_COLD = 1.15
+LONG_US = 1000.0  # a row is long if a run alone takes more microseconds than this
 TURNS_COST_LONG = 1.1
-# Of small rows: microseconds, or Silo's time over torch's, at the most threads.
+# Limits for single rows on the most threads: microseconds, and Silo's time over torch's.
 SMALL_US = {"add 10,000": 3.0}
 SMALL_RATIO = {
     "add 100,000": 1.3,
@@ -35,7 +37,7 @@ SMALL_RATIO = {
 
 @dataclass(frozen=True)
 class Cell:
-    """One row at one number of threads: medians in microseconds, each side alone and taking turns with the other."""
+    """One row at one number of threads: median microseconds of each side, alone and in turns with the other side."""
 
     row: str
     threads: int
@@ -44,13 +46,14 @@ class Cell:
     silo_turns: float
     torch_turns: float
     turns_ratio: float
-    silo_twice: float | None  # in turns with itself over other arrays
-    team_twice: float | None  # likewise, on the OpenMP threads that torch has loaded
+    silo_twice: float | None  # Silo's time in turns with itself over other arrays
+    team_twice: float | None  # like silo_twice, but on the OpenMP threads that torch has loaded
     torch_twice: float | None
-    silo_efficiency: float  # the time of one thread over that of n, n times; 1 is perfect
+    silo_efficiency: float  # time of one thread / (n * time of n threads); 1 is perfect
     torch_efficiency: float
     right: bool
-    picks: Mapping[str, int] = field(default_factory=dict[str, int])  # launches in turns by whose threads ran them
+    # numbers of launches in turns, by whose threads ran them
+    picks: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @property
     def ratio(self) -> float:
@@ -66,8 +69,8 @@ class Cell:
     def cold_cost(self) -> float | None:
         """Silo's time in turns with torch over its slowest time without torch's calls; None if not measured.
 
-        Other arrays leave as little in the caches as torch's do, and a launch on the OpenMP threads waits for all of
-        them. The rest of the cost is that of the wrong threads.
+        Silo in turns with itself over other arrays finds as little in the caches as in turns with torch, and a launch
+        on the OpenMP threads waits for all of them. Any further cost comes from launching on the wrong threads.
         """
         if self.silo_twice is None or self.team_twice is None:
             return None
@@ -89,9 +92,10 @@ def cells(
     team_twice: Sequence[Line] | None = None,
     torch_twice: Sequence[Line] | None = None,
 ) -> list[Cell]:
-    """The lines of processes of each kind, joined by row and threads.
+    """Join the lines of the kinds of processes by row and number of threads; return one cell for each.
 
-    Rows that a process lacks are left out. ``_twice``: in turns with itself, ``team`` on OpenMP threads, if measured.
+    A row that is missing in one kind is left out. ``..._twice`` are lines of a library in turns with itself,
+    ``team_twice`` of Silo on OpenMP threads; None if not measured.
     """
     ours, theirs, both = kinds = [_by_row_and_threads(lines) for lines in (alone, torch, turns)]
     silo_same, team_same, torch_same = (
@@ -132,10 +136,10 @@ def _by_row_and_threads(lines: Sequence[Line]) -> dict[tuple[str, int], Line]:
 
 
 def merged(repeats: Sequence[Sequence[Line]]) -> list[Line]:
-    """What several processes measured of the same, as one: medians of their figures, wrong where one of them was.
+    """Merge the lines of processes that measured the same rows: medians of their figures, wrong if any was wrong.
 
-    Where a process has its memory and its threads moves a launch of some microseconds by a tenth, for as long as the
-    process lives.
+    Several processes are needed, because the place of a process's memory and threads changes a launch of some
+    microseconds by a tenth, for as long as the process lives.
     """
     made: list[Line] = []
     for same in zip(*repeats, strict=True):
@@ -155,7 +159,7 @@ def merged(repeats: Sequence[Sequence[Line]]) -> list[Line]:
 
 
 def geometric_mean(values: Iterable[float]) -> float:
-    """Of at least one.
+    """Return the geometric mean of one or more values.
 
     >>> geometric_mean([0.5, 2.0])
     1.0
@@ -166,7 +170,7 @@ def geometric_mean(values: Iterable[float]) -> float:
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar: what, the figure, the limit that it should not exceed."""
+    """A bar: its name, the measured value, and the limit that the value should not exceed."""
 
     what: str
     value: float
@@ -174,12 +178,12 @@ class Bar:
 
     @property
     def passed(self) -> bool:
-        """Whether the figure is within the limit."""
+        """Whether the value is within the limit."""
         return self.value <= self.limit
 
 
 def judge(found: Sequence[Cell]) -> list[Bar]:
-    """Every bar over the cells."""
+    """Return all bars of the measured cells."""
     if not found:
         return []
     most = max(cell.threads for cell in found)
@@ -242,7 +246,7 @@ def _mean_and_worst(those: Sequence[Cell], name: str, limit: float, ratio_of: Ca
 
 
 def table(found: Sequence[Cell]) -> str:
-    """Markdown, a line for each row and number of threads."""
+    """Return a Markdown table with a line for each row and number of threads."""
     lines = [
         HEAD,
         "| --- " * 16 + "|",
@@ -259,7 +263,7 @@ def table(found: Sequence[Cell]) -> str:
 
 
 def _listed(picks: Mapping[str, int]) -> str:
-    """The most frequent first.
+    """Return the counts as text, the most frequent first.
 
     >>> _listed({"own_late": 3, "team_awake": 40})
     'team_awake 40, own_late 3'
@@ -276,7 +280,7 @@ def _ratio(value: float | None) -> str:
 
 
 def page_table(found: Sequence[Cell], only: Sequence[str] = ()) -> str:
-    """Markdown for a page: the rows, or ``only`` these, on one thread and on the most; geometric means of all rows."""
+    """Return a page's Markdown table: all rows or ``only`` some, on one thread and on the most, and all means."""
     most = max(cell.threads for cell in found)
     one = {cell.row: cell for cell in found if cell.threads == 1}
     several = [cell for cell in found if cell.threads == most]
@@ -305,7 +309,7 @@ def page_table(found: Sequence[Cell], only: Sequence[str] = ()) -> str:
 
 
 def updated(page: str, table: str) -> str:
-    """A page with the current table between its marks; ``ValueError`` if these are missing."""
+    """Return the page with the new table between its marks. ValueError if a mark is missing."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
@@ -314,14 +318,17 @@ def updated(page: str, table: str) -> str:
 
 
 def bar_lines(bars: Sequence[Bar]) -> str:
-    """A line a bar."""
+    """Return one line of text for each bar."""
     return "\n".join(
         f"  {'pass' if bar.passed else 'FAIL'}  {bar.what:70}{bar.value:>9.3g}  at most {bar.limit:g}" for bar in bars
     )
 
 
 def sweep_table(lines: Sequence[Line], threads: Sequence[int]) -> str:
-    """Markdown: a line for each row, way of calling and pool; Silo's median at each number of threads, then torch's."""
+    """Return the sweep's Markdown table: a line for each row, way of calling, pool and length of spinning.
+
+    It has Silo's median at each number of threads, and torch's at the most threads.
+    """
     made = ["| row | called | pool | spin | " + " | ".join(f"{count}T" for count in threads) + " | torch in turns |"]
     made.append("| --- " * (5 + len(threads)) + "|")
     grouped: dict[tuple[str, str, str, int], dict[int, Line]] = {}
@@ -337,7 +344,7 @@ def sweep_table(lines: Sequence[Line], threads: Sequence[int]) -> str:
 
 
 def document(found: Sequence[Cell], bars: Sequence[Bar], sweep: Sequence[Line]) -> dict[str, Any]:
-    """What the JSON has besides the machine."""
+    """Return the JSON document, without the description of the machine."""
     return {
         "unit": "us",
         "rows": [

@@ -43,7 +43,7 @@ ROWS = (
     "adam 1,500,000",
 )
 
-# Rows that spend more time waking threads than computing.
+# Rows that take more time for waking threads than for computing.
 SHORT = (
     "add 10,000",
     "add 100,000",
@@ -54,7 +54,7 @@ SHORT = (
     "matmul 512x512x512",
 )
 
-# Rows of the README's table.
+# The rows that the README's table shows.
 SHOWN = (
     "add 2^24",
     "layer norm 4096x4096",

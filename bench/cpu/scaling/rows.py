@@ -1,6 +1,6 @@
-"""Rows of the scaling benchmark: from launches of two microseconds to sweeps over memory, each with torch's own call.
+"""The rows of the scaling benchmark, each with torch's own call: from launches of two microseconds to large arrays.
 
-Configs are fixed, so that no row depends on what a tuner picked on one number of threads.
+Configs are fixed, so that no row depends on a tuner's choice at one number of threads.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def take_rows(x, index, out, rows, COLUMNS: tl.constexpr):  # noqa: ARG001  # ro
 
 @dataclass(frozen=True)
 class Row:
-    """Both sides of a row over the same inputs; ``results`` gives what each wrote last."""
+    """Both sides of one row, over the same inputs; ``results`` returns the last outputs of Silo and of torch."""
 
     silo: Callable[[], object]
     torch: Callable[[], object]
@@ -133,7 +133,8 @@ def _transpose(size: int) -> Row:
 
 
 _TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-_LARGEST_ERROR = {"fp32": 1e-3, "bf16": 2.0, "fp16": 0.5}  # of sums of some thousand products of either sign
+# tolerances for sums of some thousand products of either sign
+_LARGEST_ERROR = {"fp32": 1e-3, "bf16": 2.0, "fp16": 0.5}
 
 
 def _linear(m: int, n: int, k: int, dtype: str) -> Row:
@@ -192,7 +193,7 @@ def _column_maxima(rows: int, columns: int) -> Row:
 
 def _embedding_gradient(rows: int, columns: int, words: int) -> Row:
     grad, index = torch.zeros(rows, columns), torch.randint(0, words, (rows,))
-    grad[:, 0] = 1.0  # sums of calls without end stay comparable: all else is zero
+    grad[:, 0] = 1.0  # all else is zero, so that the sums stay comparable over any number of calls
     out, other = torch.zeros(words, columns), torch.zeros(words, columns)
 
     def results() -> tuple[torch.Tensor, torch.Tensor]:

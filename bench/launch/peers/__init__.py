@@ -1,6 +1,6 @@
-"""Ways to launch a kernel, one module a family. Each is a function from a ``Context`` to a ``Call``.
+"""Ways to launch a kernel, in one module for each family; each is a function from a ``Context`` to a ``Call``.
 
-A peer that is not installed raises ``AbsentError`` with the reason; whatever else one raises is its failure.
+If a launcher is not installed, its function raises ``AbsentError`` with the reason; any other error is a failure.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from bench.launch.cases import GRID, Call, Case
 
 
 class AbsentError(Exception):
-    """This peer is not here; the message says why."""
+    """Raised if a launcher is not installed; the message has the reason."""
 
 
 @dataclass
 class Context:
-    """One case on one device, as every peer needs it.
+    """One case on one device, with everything that a launcher needs.
 
-    ``tensors`` are the pointer arguments by name, ``stream`` the stream's handle (the current one of the framework).
-    ``bundle`` has the case's kernel. Members that only some peers need are made when one asks.
+    ``tensors`` are the pointer arguments by name, ``stream`` is the handle of the framework's current stream.
+    ``bundle`` has the case's kernel. Members that only some launchers need are made at first use.
     """
 
     case: Case
@@ -33,16 +33,16 @@ class Context:
     capability: int = 90
     tensors: Mapping[str, Any] = field(default_factory=dict)
     bundle: Path | None = None
-    kernels: Any = None  # the module of Silo kernels
+    kernels: Any = None  # the module bench.launch.silo_kernels
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Every argument by name, pointers as tensors."""
+        """All arguments by name, pointers as tensors."""
         return {**self.tensors, **self.case.integer_values(), **self.case.constexpr_values()}
 
     @property
     def addresses(self) -> dict[str, Any]:
-        """Every argument by name, pointers as integers."""
+        """All arguments by name, pointers as integers."""
         raw = {name: t.data_ptr() if hasattr(t, "data_ptr") else t.address for name, t in self.tensors.items()}
         return {**raw, **self.case.integer_values(), **self.case.constexpr_values()}
 
@@ -64,15 +64,15 @@ class Context:
 
     @cached_property
     def ptx(self) -> bytes:
-        """A kernel ``nop`` with just the declared parameters, for launchers that bring no compiler; ends in a zero."""
+        """The PTX of a kernel ``nop`` with the declared parameters, for launchers without a compiler; ends in zero."""
         parameters = [f".param .u64 {name}" for name in self.case.pointer_names]
         parameters += [f".param .u32 {name}" for name in self.case.integer_names]
-        # Code for sm_80 runs on everything later; drivers no longer take what is much older.
+        # Code for sm_80 runs on every later GPU; drivers refuse code for much older ones.
         head = f".version 7.0\n.target sm_{min(self.capability, 80)}\n.address_size 64\n"
         return f"{head}.visible .entry nop({', '.join(parameters)}) {{ ret; }}\n\0".encode()
 
     def call(self, statement: str, *, values: Mapping[str, Any] | None = None, constexprs: bool = True, **names: Any):
-        """A call: ``{arguments}`` in the statement becomes the arguments as written, by name."""
+        """Return a call: ``{arguments}`` in the statement is replaced by the text of the case's arguments."""
         text = self.case.call_text(constexprs=constexprs)
         whole = statement.replace(", {arguments}", f", {text}" if text else "").replace("{arguments}", text)
         return Call(whole, {**(self.arguments if values is None else values), **names})
@@ -83,7 +83,7 @@ Prepare = Callable[[Context], Call]
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table. ``stub``: can be measured where there is no GPU."""
+    """One line of the table. ``stub``: the row can be measured without a GPU."""
 
     name: str
     label: str

@@ -1,4 +1,4 @@
-"""What torch.compile launches Triton kernels with: the static launcher, its C function, the fast launcher."""
+"""The ways in which torch.compile launches Triton kernels: the static launcher, its C function, the fast launcher."""
 # Names that torch does not declare, or not in every version.
 # pyright: reportAttributeAccessIssue=false
 
@@ -11,12 +11,13 @@ from bench.launch.peers import AbsentError, Context, Row
 
 
 def _static(context: Context) -> Any:
-    """A statically launched kernel, loaded from the cubin that Triton made."""
+    """Return a statically launched kernel, loaded from the cubin that Triton made."""
     try:
-        from torch._inductor.runtime import static_triton_launcher as home  # it has no public name
+        from torch._inductor.runtime import static_triton_launcher as home  # a private module of torch
     except ImportError:
         try:
-            from torch._inductor.runtime import static_cuda_launcher as home  # its older name
+            # the module's name in older versions of torch
+            from torch._inductor.runtime import static_cuda_launcher as home
         except ImportError as error:
             raise AbsentError(f"this torch has no static launcher: {error}") from error
     kernel = context.compiled

@@ -1,6 +1,5 @@
 """Launchers that take addresses or arrays of their own: cuda.core, cuda.bindings, cupy, tvm-ffi."""
-# Any of them may be absent.
-# pyright: reportMissingImports=false
+# Each of these packages may be missing.
 
 from __future__ import annotations
 
@@ -19,7 +18,8 @@ def cuda_core(context: Context) -> Call:
         from cuda.core import Device, LaunchConfig, ObjectCode, Stream, launch
     except ImportError:
         try:
-            from cuda.core.experimental import Device, LaunchConfig, ObjectCode, Stream, launch  # where it began
+            # the module of these names in older versions
+            from cuda.core.experimental import Device, LaunchConfig, ObjectCode, Stream, launch
         except ImportError as error:
             raise AbsentError(f"cuda.core: {error}") from error
     device = Device(context.device)
@@ -94,7 +94,7 @@ void launch(int64_t function, int64_t stream{declared}) {{
 
 
 def tvm_ffi(context: Context) -> Call:
-    """A function of the kernel's parameters, compiled with tvm-ffi's own inline loader."""
+    """A function with the kernel's parameters, compiled with tvm-ffi's own inline loader."""
     try:
         from tvm_ffi import cpp
     except ImportError as error:

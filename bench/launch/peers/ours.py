@@ -1,4 +1,4 @@
-"""Silo: with the guard, without it, from a bundle, with the GIL held, with addresses for arrays."""
+"""Ways to launch with Silo: with the guard or without, from a bundle, with the GIL held, with addresses for arrays."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def bundled(context: Context) -> Call:
 
 
 def accelerated(context: Context) -> Call:
-    """Triton's kernel, called as Triton's: what ``silo exec`` makes of a program that knows nothing of Silo."""
+    """Call Triton's kernel as a Triton program does, while Silo serves Triton's launches (as ``silo exec`` does)."""
     import silo
 
     call = context.call("k[grid]({arguments})", k=context.jit, grid=GRID)

@@ -1,4 +1,4 @@
-"""Triton's own ways to launch, and Meta's fork of it where that is what ``import triton`` gives."""
+"""Triton's own ways to launch, and those of Meta's fork if ``import triton`` imports the fork."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FORK_SWITCHES = {"TRITON_ENABLE_C_CACHE": "1", "TRITON_USE_C_DISPATCHER": "1"}
 
 
 def is_fork() -> bool:
-    """Whether this process's Triton is the fork."""
+    """Return whether this process's Triton is Meta's fork."""
     try:
         importlib.metadata.version(FORK)
     except importlib.metadata.PackageNotFoundError:
@@ -25,7 +25,7 @@ def jit(context: Context) -> Call:
 
 
 def compiled(context: Context) -> Call:
-    # It takes every argument by position, constexprs too.
+    # A compiled kernel takes every argument by position, constexprs too.
     arguments = ", ".join(context.arguments)
     return Call(f"c[grid]({arguments})", {**context.arguments, "c": context.compiled, "grid": GRID})
 

@@ -1,1 +1,1 @@
-"""A compiler, a device and a measurer that need no hardware."""
+"""A compiler, a device and an evaluator for tests that need no hardware."""

@@ -1,10 +1,10 @@
-"""A compiler that builds nothing: deterministic bytes, and any behaviour a test of faults asks for.
+"""A compiler that compiles nothing: it returns deterministic bytes, and shows any behaviour that a test asks for.
 
-With it compiling, storing and bundling are tested with no toolchain and no device. The behaviour is driven by
-the config's constexpr values: ``SLEEP_MS`` (takes that long), ``CRASH`` (the process ends with that exit status, or by
-that signal where negative), ``CRASH_ONCE`` (killed where that file is not there yet, and makes it), ``RAISE``
+With it, compiling, storing and bundling are tested without a toolchain and a device. The config's constexpr values
+decide its behaviour: ``SLEEP_MS`` (sleeps that long), ``CRASH`` (the process ends with that exit status, or by that
+signal if negative), ``CRASH_ONCE`` (makes the file of that name and is killed, unless the file exists), ``RAISE``
 (CompileError with that text), ``BUG`` (an error that is not Silo's), ``HANG`` (never returns), ``REGISTERS`` and
-``SPILLS`` (what the launch info says), ``NOISE`` (prints that many bytes), ``WARM`` (CompileError unless warmed up).
+``SPILLS`` (numbers in the launch info), ``NOISE`` (prints that many bytes), ``WARM`` (CompileError unless warmed up).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["FakeCompiler"]
 
 
 class FakeCompiler:
-    """Compiles every source for ``fake:*`` targets. The blob is a digest of the job."""
+    """Compiles every source for ``fake:*`` targets; the blob is a digest of the job."""
 
     declaration = FAKE
 
@@ -40,15 +40,15 @@ class FakeCompiler:
         self._warm = False
 
     def identity(self, target: Target) -> str:
-        """Changes when the bytes do."""
+        """Return an identity that changes when the compiled bytes change."""
         return f"fake code {code_digest(*self.declaration.code)} for {target}"
 
     def artifact_target(self, target: Target) -> Target:
-        """The same: code for a target is for that target."""
+        """Return the target itself: code is for the target that it was compiled for."""
         return target
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
-        """Any source, a concrete fake target."""
+        """Accept any source for a concrete fake target."""
         if not (taken := self.declaration.takes(source_kind, target)):
             return taken
         if not target.is_concrete:
@@ -56,7 +56,7 @@ class FakeCompiler:
         return Accepted(f"any {source_kind} source")
 
     def lower(self, source: Source, variant: Variant) -> Lowered:
-        """The variant's values become the job; the kernel itself plays no part but by its fingerprint."""
+        """Make a job of the variant's values; of the kernel only the fingerprint is used."""
         values = {**dict(variant.config.values), **variant.specialization.constant_values}
         folded = set(values)
         layout = [
@@ -74,11 +74,11 @@ class FakeCompiler:
         return Lowered(CompileJob(self.declaration.name, variant.kernel, variant.target, text, parameters))
 
     def warm_up(self) -> None:
-        """Nothing to load; remembers that it was asked."""
+        """Remember the call; there is nothing to load."""
         self._warm = True
 
     def compile(self, job: CompileJob) -> Compiled:
-        """Do what the values ask for, then answer with the digest of the job."""
+        """Behave as the values ask, then return the digest of the job as code."""
         parameters = cast("dict[str, JSON]", job.parameters)
         values = cast("dict[str, JSON]", parameters["values"])
         options = cast("dict[str, JSON]", parameters["options"])

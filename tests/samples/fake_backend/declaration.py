@@ -1,4 +1,4 @@
-"""The declaration of the fake compiler, read before the plug-in is imported."""
+"""The declaration of the fake compiler, which is read before the plug-in is imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A device that does nothing, in order to test everything around it."""
+"""A device that does nothing, for tests of everything around it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FAKE_MODEL = DeviceModel("silo", "Fake One", "v1", 4, 1 << 30)
 
 @dataclass(frozen=True, slots=True)
 class FakeKernel:
-    """A blob that was loaded. Launching it is remembering that it was launched, which its owner does."""
+    """A loaded blob, which nothing launches."""
 
     entry: str
     name: str
@@ -29,7 +29,7 @@ class FakeKernel:
 
 @dataclass(frozen=True, slots=True)
 class FakeDevice:
-    """Implements :class:`silo.core.protocols.Device`. Devices of another ``model`` tune apart.
+    """Implements :class:`silo.core.protocols.Device`. Devices with another ``model`` are tuned separately.
 
     >>> bool(FakeDevice().runs(FAKE_TARGET))
     True
@@ -41,27 +41,27 @@ class FakeDevice:
     driver: str = ""
 
     def facts(self) -> Mapping[str, int]:
-        """Leaves of the expression language."""
+        """Return the device facts that expressions may use."""
         return {"sm_count": self.model.units, "reserved_sms": 0, "num_sms": self.model.units, "warp_size": 32}
 
     @property
     def memory(self) -> Memory:
-        """None that any array is in."""
+        """A memory type that no array has."""
         return Memory((-1,))
 
     @property
     def measuring(self) -> Rejected:
-        """There is nothing to time."""
+        """The reason why the device measures nothing."""
         return Rejected("the fake device runs nothing")
 
     def synchronize(self) -> None:
-        """Nothing is ever under way."""
+        """Do nothing, because nothing ever runs."""
 
     def free_memory(self) -> None:
-        """There is none."""
+        """Do nothing, because the device has no memory."""
 
     def runs(self, target: Target, blob_kind: str = "") -> Decision:
-        """Exactly its own target."""
+        """Accept exactly the device's own target."""
         del blob_kind
         if target == self.target:
             return Accepted("the very target")
@@ -70,7 +70,7 @@ class FakeDevice:
     def load(
         self, launch: LaunchInfo, blob: bytes, kind: str, name: str, *, consent: Consent | None = None
     ) -> FakeKernel:
-        """Take any blob of kind ``fake`` that is not empty. Raises DeviceError."""
+        """Load any blob of kind ``fake`` that is not empty. Raises DeviceError."""
         del consent
         if kind != "fake" or not blob:
             raise DeviceError(f"{name}: the fake device loads blobs of kind fake that hold something, not {kind!r}")
@@ -78,5 +78,5 @@ class FakeDevice:
 
 
 def devices() -> Sequence[FakeDevice]:
-    """The fake devices of this machine: one."""
+    """Return the fake devices of this machine: one."""
     return (FakeDevice(),)

@@ -1,4 +1,4 @@
-"""Measuring without a device: times are functions of the config, so every process measures the same."""
+"""Measuring without a device: times are functions of the config, so that every process measures the same."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def fake_study(
     driver: str = "",
     n: int = 1 << 20,
 ) -> Study:
-    """A study on the fake device of a kernel whose key is ``n``."""
+    """Return a study of a kernel on the fake device; its key is ``n``."""
     return Study(
         kernel=kernel,
         source="0" * 64,
@@ -49,12 +49,12 @@ def fake_study(
 
 @dataclass(frozen=True)
 class FakeLandscape:
-    """Where configs are fast and where they fail.
+    """Made-up times and failures of configs.
 
     Each config takes ``base_ns`` plus up to as much again, by a hash of ``seed`` and config; ``optimum``, if given,
-    takes half of ``base_ns``. Samples scatter by up to ``noise_permille`` to either side, by a hash too.
-    ``failures`` fail by kind; of the other configs (the optimum aside), ``failing_permille`` do, by a hash. ``spills``
-    says how many values the code of a config keeps in local memory; 0 where it does not.
+    takes half of ``base_ns``. Samples scatter by up to ``noise_permille`` to either side, also by a hash. The configs
+    in ``failures`` fail with the given status. Of the other configs, except the optimum, ``failing_permille`` fail, by
+    a hash. ``spills`` is the number of values that the code of a config keeps in local memory; 0 for other configs.
     """
 
     seed: str = "landscape"
@@ -66,13 +66,13 @@ class FakeLandscape:
     spills: Mapping[Config, int] = field(default_factory=dict[Config, int])
 
     def time_ns(self, config: Config) -> int:
-        """The true time of one launch, nanoseconds."""
+        """Return the true time of one launch in nanoseconds."""
         if self.optimum is not None and config.order_key == self.optimum.order_key:
             return self.base_ns // 2
         return self.base_ns + self._hash(config, "time") % self.base_ns
 
     def status(self, config: Config) -> Status:
-        """How trying the config ends."""
+        """Return the status of a trial of the config."""
         if config in self.failures:
             return self.failures[config]
         if self.optimum is not None and config.order_key == self.optimum.order_key:
@@ -83,7 +83,7 @@ class FakeLandscape:
         return Status.OK
 
     def samples(self, config: Config, count: int, stage: str) -> tuple[int, ...]:
-        """``count`` samples; other ones at another ``stage``."""
+        """Return ``count`` samples; another ``stage`` has other samples."""
         true = self.time_ns(config)
         spread = true * self.noise_permille // 1000
         return tuple(
@@ -91,7 +91,7 @@ class FakeLandscape:
         )
 
     def best(self, configs: Sequence[Config]) -> Config:
-        """The fastest config that works, by true times; ``ValueError`` where none does."""
+        """Return the fastest config that works, by true times. ValueError if none works."""
         usable = [config for config in configs if self.status(config) is Status.OK]
         return min(usable, key=lambda config: (self.time_ns(config), config.order_key))
 
@@ -101,9 +101,9 @@ class FakeLandscape:
 
 
 class FakeEvaluator:
-    """Implements :class:`silo.tuner.lanes.Evaluator` over a landscape.
+    """Implements :class:`silo.tuner.lanes.Evaluator` with the times of a landscape.
 
-    Remembers what was asked of it in ``prepared``, ``evaluated`` and ``compared``. Each evaluation takes ``delay_s``.
+    It records the requested configs in ``prepared``, ``evaluated`` and ``compared``. Each evaluation takes ``delay_s``.
     """
 
     def __init__(self, study: Study, landscape: FakeLandscape, *, samples: int = 9, delay_s: float = 0.0) -> None:
@@ -116,17 +116,17 @@ class FakeEvaluator:
         self.compared: list[tuple[Config, ...]] = []
 
     def prepare(self, configs: Sequence[Config]) -> None:
-        """Remember them."""
+        """Record the configs."""
         self.prepared.extend(configs)
 
     def spills(self, config: Config) -> int | None:
-        """What the landscape says; a config that does not compile has no code to look at."""
+        """Return the landscape's spills. CompileError for a config that does not compile."""
         if self._landscape.status(config) is Status.COMPILE:
             raise CompileError("fails as planned: compile")
         return self._landscape.spills.get(config, 0)
 
     def evaluate(self, config: Config, reference: ReferenceConfig | None = None) -> Trial:
-        """What the landscape says; its trials have no reference."""
+        """Return a trial with the landscape's status and samples; it has no reference samples."""
         del reference
         self.evaluated.append(config)
         if self._delay_s:
@@ -140,10 +140,10 @@ class FakeEvaluator:
         return self._study.trial(config, status, samples, artifact="fake", resources=(("threads", threads),))
 
     def interrupt(self) -> None:
-        """Nothing runs long."""
+        """Do nothing, because nothing runs long."""
 
     def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
-        """Further samples of each."""
+        """Return further samples of each config."""
         self.compared.append(tuple(configs))
         return {
             config: self._landscape.samples(config, self._samples, f"final {len(self.compared)}") for config in configs

@@ -1,4 +1,4 @@
-"""Python imports this at the start of compile workers of tests (``kept_objects``): they take and keep objects too."""
+"""Makes a test's compile worker use and keep objects (``kept_objects``): Python imports this at its start."""
 
 import sys
 
