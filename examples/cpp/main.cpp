@@ -1,7 +1,8 @@
-// Calls kernels that `silo export` compiled into the program: without a bundle file or names to look up at run time, and
-// with argument types that the compiler checks.
+// Calls kernels that `silo export` compiled into the program: without a bundle file or names to
+// look up at run time, and with argument types that the compiler checks.
 //
-//     silo export kernels.silo --cpp kernels && cmake -S . -B build && cmake --build build && build/main
+//     silo export kernels.silo --cpp kernels && cmake -S . -B build && cmake --build build &&
+//     build/main
 #include <kernels.hpp>
 
 #include <cmath>
@@ -11,7 +12,8 @@
 
 namespace {
 
-// Computes c = leaky_relu(a @ b) for row-major arrays (the strides passed below) and checks the result.
+// Computes c = leaky_relu(a @ b) for row-major arrays (the strides passed below) and checks the
+// result.
 bool multiply(std::int64_t m, std::int64_t n, std::int64_t k) {
     std::vector<float> a(std::size_t(m * k)), b(std::size_t(k * n)), c(std::size_t(m * n));
     for (std::size_t i = 0; i < a.size(); i++)
@@ -45,7 +47,8 @@ int main() {
     const bool product = multiply(256, 256, 256) && multiply(200, 333, 150);
     std::printf("matmul: %s\n", product ? "right" : "wrong");
 
-    // A call that cannot run throws an exception with the reason; the reason here is the null pointer.
+    // A call that cannot run throws an exception with the reason; the reason here is the null
+    // pointer.
     try {
         kernels::add(silo::cpu(), x.data(), y.data(), nullptr, 16);
         return 1;
