@@ -49,8 +49,9 @@ int main() {
     NEED(code_of([&] { counted({ints.data(), rows}, 2, "single"); }) == SILO_ERROR_NO_VARIANT);
 
     engine::plans::failing failing(silo::cpu());
-    NEED(code_of([&] { failing({x.data(), few}, {out.data(), few}, {ints.data(), rows}); }) ==
-         SILO_ERROR_FAULT);
+    NEED(code_of([&] {
+             failing({x.data(), few}, {out.data(), few}, {ints.data(), rows});
+         }) == SILO_ERROR_FAULT);
 
     silo_error error;
     silo_kernel *add = engine_kernel("add", &error);

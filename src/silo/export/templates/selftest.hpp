@@ -81,8 +81,7 @@ class place {
         if (queue.device == SILO_CUDA) {
             succeed(wait_(), "cuCtxSynchronize");
             if (bytes != 0)
-                succeed(cuda_down_(to, reinterpret_cast<std::uintptr_t>(from), bytes),
-                        "cuMemcpyDtoH");
+                succeed(cuda_down_(to, reinterpret_cast<std::uintptr_t>(from), bytes), "cuMemcpyDtoH");
         } else if (queue.device == SILO_ROCM) {
             succeed(wait_(), "hipDeviceSynchronize");
             if (bytes != 0)
@@ -199,31 +198,15 @@ class array {
     }
     array(const array &) = delete;
     array &operator=(const array &) = delete;
-    ~array() {
-        place_.release(memory_);
-    }
+    ~array() { place_.release(memory_); }
 
-    template <class T> T *at() const {
-        return static_cast<T *>(memory_);
-    }
-    const std::int64_t *shape() const {
-        return shape_.data();
-    }
-    const std::int64_t *strides() const {
-        return strides_.data();
-    }
-    int rank() const {
-        return static_cast<int>(shape_.size());
-    }
-    int element() const {
-        return element_;
-    }
-    std::size_t element_bytes() const {
-        return size_;
-    }
-    std::int64_t count() const {
-        return count_;
-    }
+    template <class T> T *at() const { return static_cast<T *>(memory_); }
+    const std::int64_t *shape() const { return shape_.data(); }
+    const std::int64_t *strides() const { return strides_.data(); }
+    int rank() const { return static_cast<int>(shape_.size()); }
+    int element() const { return element_; }
+    std::size_t element_bytes() const { return size_; }
+    std::int64_t count() const { return count_; }
 
     // Copies the current contents; each element is at its `offset`.
     std::vector<unsigned char> read() const {
@@ -245,8 +228,8 @@ class array {
   private:
     void generate(std::int32_t kind, std::uint64_t seed, const silo_fill_params &params,
                   std::vector<unsigned char> &out) const {
-        if (silo_generate(kind, element_ >> 8, element_ & 0xFF, seed, 0, out.size() / size_,
-                          &params, out.data()) != 0)
+        if (silo_generate(kind, element_ >> 8, element_ & 0xFF, seed, 0, out.size() / size_, &params,
+                          out.data()) != 0)
             throw std::runtime_error("an array that the generator does not make");
     }
 
@@ -388,8 +371,7 @@ inline void run_on(const place &where, const test *tests, std::size_t count, boo
         } catch (const silo::error &error) {
             skipped = any && error.code() == SILO_ERROR_NO_VARIANT;
             failed = !skipped;
-            said = std::string(error.what()) + (skipped ? "" : "\n") +
-                   (skipped ? "" : error.details());
+            said = std::string(error.what()) + (skipped ? "" : "\n") + (skipped ? "" : error.details());
         } catch (const std::exception &error) {
             failed = true;
             said = error.what();
@@ -398,10 +380,7 @@ inline void run_on(const place &where, const test *tests, std::size_t count, boo
         if (wrong != 0)
             said = std::to_string(wrong) + " elements are wrong";
         (skipped ? sum.skipped : failed ? sum.failed : sum.passed) += 1;
-        std::printf("%s %s %s %s%s%s\n",
-                    skipped  ? "skipped"
-                    : failed ? "FAILED "
-                             : "ok     ",
+        std::printf("%s %s %s %s%s%s\n", skipped ? "skipped" : failed ? "FAILED " : "ok     ",
                     where.name(), one.kernel, one.label, said.empty() ? "" : ": ", said.c_str());
     }
 }

@@ -27,19 +27,13 @@ class error : public std::runtime_error {
         : std::runtime_error(from.text), code_(from.code), driver_code_(from.driver_code),
           details_(from.details != nullptr ? from.details : "") {}
 
-    int code() const noexcept {
-        return code_;
-    }
+    int code() const noexcept { return code_; }
 
     /// The error code of the device's driver; 0 if the error did not come from a driver.
-    int driver_code() const noexcept {
-        return driver_code_;
-    }
+    int driver_code() const noexcept { return driver_code_; }
 
     /// If no variant fits: a line for each variant with the reason.
-    const std::string &details() const noexcept {
-        return details_;
-    }
+    const std::string &details() const noexcept { return details_; }
 
   private:
     int code_, driver_code_;
@@ -58,9 +52,7 @@ inline void check(int code, silo_error &said) {
 /// The device and stream of a call. On a CPU the call returns after the work; on a GPU before.
 using queue = silo_queue;
 
-inline queue cpu() noexcept {
-    return {SILO_CPU, 0, nullptr};
-}
+inline queue cpu() noexcept { return {SILO_CPU, 0, nullptr}; }
 inline queue cuda(void *stream = nullptr, int index = 0) noexcept {
     return {SILO_CUDA, index, stream};
 }
@@ -83,12 +75,11 @@ template <class T> struct array {
           const std::int64_t *steps = nullptr) noexcept
         : data(at), rank(axes), shape(extents), strides(steps) {}
     template <std::size_t Rank>
-    array(T *at, const std::int64_t (&extents)[Rank], const std::int64_t *steps = nullptr) noexcept
+    array(T *at, const std::int64_t (&extents)[Rank],
+          const std::int64_t *steps = nullptr) noexcept
         : array(at, static_cast<std::int32_t>(Rank), extents, steps) {}
 
-    operator array<const T>() const noexcept {
-        return {data, rank, shape, strides};
-    }
+    operator array<const T>() const noexcept { return {data, rank, shape, strides}; }
 };
 
 /// A tensor descriptor of a whole array. `block`: null if all code has the same block shape.
@@ -107,8 +98,7 @@ template <class T, std::size_t Rank> struct descriptor {
 /// Destroy it before the bundles of its kernels are closed.
 class plan {
   public:
-    /// A plan without launches: `add` them in order, `run` them, then add the launches of the next
-    /// step.
+    /// A plan without launches: `add` them in order, `run` them, then add the launches of the next step.
     explicit plan(const queue &where) {
         silo_error said;
         check(silo_plan_begin(&where, &handle_, &said), said);
@@ -123,9 +113,7 @@ class plan {
     /// Takes over a plan of silo.h.
     explicit plan(silo_plan *made) noexcept : handle_(made) {}
 
-    plan(plan &&other) noexcept : handle_(other.handle_) {
-        other.handle_ = nullptr;
-    }
+    plan(plan &&other) noexcept : handle_(other.handle_) { other.handle_ = nullptr; }
     plan &operator=(plan &&other) noexcept {
         silo_plan *mine = handle_;
         handle_ = other.handle_;
@@ -134,9 +122,7 @@ class plan {
     }
     plan(const plan &) = delete;
     plan &operator=(const plan &) = delete;
-    ~plan() {
-        silo_plan_close(handle_);
-    }
+    ~plan() { silo_plan_close(handle_); }
 
     /// Adds a launch to the step. `how`: a grid and options; null: neither.
     void add(silo_kernel *kernel, const silo_argument *arguments, std::size_t count,
@@ -168,9 +154,7 @@ class plan {
         return way == nullptr ? std::string() : std::string(way) + ": " + reason;
     }
 
-    silo_plan *handle() const noexcept {
-        return handle_;
-    }
+    silo_plan *handle() const noexcept { return handle_; }
 
   private:
     silo_plan *handle_ = nullptr;
