@@ -154,8 +154,9 @@ def across_of(source: str) -> str:
 
 # Elements of a pointwise block: enough for vector loops, few enough for a core's nearest caches.
 _SPAN = 2048
-# Elements of a row that a reduction reads in one step.
-_PIECE = 1024
+# Elements of a row that a reduction reads in one step: usually, and if it keeps a mean and a variance for each of them,
+# which costs divisions when the row ends and they are combined.
+_PIECE, _WELFORD_PIECE = 1024, 128
 # Elements of a tile that is read along one axis and written along the other, and elements along its short axis. The
 # short axis is a whole cache line long, so reads and writes use whole lines.
 _TILE = 4096
@@ -163,7 +164,7 @@ _LINE = 16
 # Adjacent rows that an outer reduction sums in one step.
 _ROWS = 1024
 # Elements of a program that reduces short rows: enough that they cost more than starting the program.
-_SHORT = 512
+_SHORT = 32768
 _LIMITS = {"XBLOCK": 4096, "YBLOCK": 1024, "ZBLOCK": 1024, "R0_BLOCK": 65536, "R1_BLOCK": 32768}
 
 
@@ -217,7 +218,8 @@ def _reduction(kernel: GeneratedKernel) -> Sequence[Mapping[str, int]]:
     x, row = kernel.sizes["x"], kernel.sizes["r0_"]
     outer = "XBLOCK" in kernel.blocks and kernel.is_outer
     rows = min(_ROWS, x, kernel.period or _ROWS)
-    first_blocks = {"XBLOCK": rows, "R0_BLOCK": 1} if outer else {"XBLOCK": 1, "R0_BLOCK": min(_PIECE, row)}
+    piece = _WELFORD_PIECE if "welford_reduce(" in kernel.source else _PIECE
+    first_blocks = {"XBLOCK": rows, "R0_BLOCK": 1} if outer else {"XBLOCK": 1, "R0_BLOCK": min(piece, row)}
     return [{name: first_blocks[name] for name in kernel.blocks}]
 
 

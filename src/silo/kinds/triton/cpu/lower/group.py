@@ -27,7 +27,7 @@ from silo.kinds.triton.cpu.lower.joined_rows import (
 )
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope, Tail
 from silo.kinds.triton.cpu.lower.nest import Nest
-from silo.kinds.triton.cpu.lower.nest_loops import flat_cut
+from silo.kinds.triton.cpu.lower.nest_loops import flat_cut, reads_in_steps, usual_length
 from silo.kinds.triton.cpu.lower.ordered_nests import lower_ordered
 from silo.kinds.triton.cpu.lower.overlap import safe_to_fuse
 from silo.kinds.triton.cpu.lower.reduction import FLAG_OF_NUMBERS, Accumulation, accumulation
@@ -141,6 +141,20 @@ class _Behind:
     plain: _Rest
     one_value: _Rest | None
     fits: str
+
+
+def _both(first: str, second: str) -> str:
+    """The C condition that both hold; "" and "1" always do."""
+    conditions = [condition for condition in (first, second) if condition not in {"", "1"}]
+    return " && ".join(conditions) or "1"
+
+
+def _changes_nothing(body: list[Statement]) -> bool:
+    """Whether each statement reads an element of memory, or writes to an element what was read from it."""
+    texts = {one.name: one.value for one in body if isinstance(one, Define)}
+    return all(
+        isinstance(one, Define) or (isinstance(one, Assign) and texts.get(one.value) == one.target) for one in body
+    )
 
 
 class _GroupLowering:
@@ -548,14 +562,16 @@ class _GroupLowering:
         fills = all(isinstance(sink, BufferFill) for sink in self.group.sinks)
         if not (self.accumulators or fills) or not limits or self.nest.tail or self.scope.reference:
             return _Behind(plain, None, "")
-        ended, fits = self.nest.ends()
+        ended, fits = self.nest.ends(in_runs=True)
         if not ended:
             return _Behind(plain, None, "")
         combined = self.combined
         body = self._body(fast=False, ended=ended)
         self.combined = combined
+        seldom = plain if fits == "1" or self.nest.runs else _Rest(slow, [], simd=False)
+        if fills and _changes_nothing(body):
+            return _Behind(seldom, _Rest([], [], simd=simd), fits)
         if fills and self._is_one_value(body):
-            seldom = plain if fits == "1" else _Rest(slow, [], simd=False)
             return _Behind(seldom, _Rest(body, [], simd=simd), fits)
         if not self.repeated:  # the value after the limits is unknown
             return _Behind(plain, None, "")
@@ -618,7 +634,7 @@ class _GroupLowering:
         one of the comparisons is false.
         """
         nest = self.nest
-        if nest.runs is not None or any(limit not in nest.bases for limit in limits):
+        if any(limit not in nest.bases for limit in limits):
             return ""
         for sink in self.group.sinks:
             if not isinstance(sink, StoreSink) or not self.limits_of.get(sink.operation, set()).issuperset(limits):
@@ -669,25 +685,36 @@ class _GroupLowering:
         if limits:
             limit = self.scope.name("limit")
             before.append(Define("int64_t", limit, full_end, mutable=True))
-            before.extend(Assign(limit, text.replace("limit", limit)) for text in limits)
+            assigned: list[Statement] = [Assign(limit, text.replace("limit", limit)) for text in limits]
+            in_runs = ""  # whether the runs do not end before the limits of masks
+            if self.nest.runs is not None:
+                whole = self.scope.name("whole")
+                assigned.insert(len(self.nest.mask_limits()), Define("int64_t", whole, limit))
+                in_runs = f"{limit} == {whole}"
+            before += assigned
             end = limit
             remainder: list[Statement] = []
-            nothing = self._rest_ends(limits, extent) if behind.plain.body else ""
-            if nothing == "1":
+            nothing = self._rest_ends(self.nest.mask_limits(), extent) if behind.plain.body else ""
+            fits = _both(in_runs, behind.fits)
+            if nothing == "1" and not in_runs:
                 pass
-            elif nothing:  # this case is so rare that vectors are not worth their compile time
-                remainder.append(If(f"!({nothing})", [For(inner, limit, str(extent), behind.plain.body)]))
+            elif nothing:
+                slow: Statement = For(inner, limit, str(extent), behind.plain.body)
+                if in_runs:
+                    slow = If(f"{limit} < {full_end}", self._rest(behind.plain, limit, full_end, extent, marks))
+                # otherwise this case is so rare that vectors are not worth their compile time
+                remainder.append(If(f"!({_both(in_runs, nothing)})", [slow]))
             elif behind.one_value is None:
                 remainder += self._rest(behind.plain, limit, full_end, extent, marks)
             else:
                 uniform: list[Statement] = self._rest(behind.one_value, limit, full_end, extent, marks)
                 some = f"{limit} < {full_end}"
-                if behind.fits != "1":
+                if fits != "1":
                     others = self._rest(behind.plain, limit, full_end, extent, marks)
                     if uniform:
-                        uniform = [If(behind.fits, uniform, others)]
+                        uniform = [If(fits, uniform, others)]
                     else:
-                        remainder.append(If(f"!({behind.fits}) && {some}", others))
+                        remainder.append(If(f"!({fits}) && {some}", others))
                 if uniform:
                     remainder.append(If(some, uniform))
         else:
@@ -696,6 +723,9 @@ class _GroupLowering:
         loops: list[Statement] = [
             For(inner, start, end, unflagged, ctype=self.nest.ctype, simd=simd, reductions=marks, most=extent)
         ]
+        usual = usual_length(limits, extent) if simd and not (marks or self.streaming or self.nest.runs) else 0
+        if usual and reads_in_steps(fast, inner):
+            loops = [If(f"{end} == {usual}", [For(inner, "0", str(usual), unflagged, simd=True)], loops)]
         if self.nest.runs is not None:
 
             def run(first: str, last: str) -> For:

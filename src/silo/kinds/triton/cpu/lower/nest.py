@@ -217,7 +217,7 @@ class Nest(NestLoops):
             return "0"
         if operation.name == arith.SELECT and (self.tail or self.ended):
             condition, _, otherwise = operation.operands
-            if self.value(condition, index) == "0":
+            if self._has_ended(scope.resolve(condition), index) or self.value(condition, index) == "0":
                 return self.value(otherwise, index)
         if (quotient := self._quotient_of_run(operation, index)) is not None:
             return quotient
@@ -447,7 +447,7 @@ class Nest(NestLoops):
         mask = self.scope.resolve(mask)
         if not limiting:
             return self._constant_mask(mask) or self.value(mask, index)
-        if self.ended and self._limits_of.get((mask, index), frozenset()) >= self.ended:
+        if self._has_ended(mask, index):
             return "0"
         limit_count = len(self.limits)
         condition = fold((mask, index), self._mask_parts, self._condition)
@@ -455,6 +455,10 @@ class Nest(NestLoops):
             self._limits_of[mask, index] = frozenset(self.limits[limit_count:])
             self.untested[mask, index] = None
         return condition
+
+    def _has_ended(self, mask: Value, index: Index) -> bool:
+        """Whether ``mask`` is false because the elements after several limits are lowered, and it requires them all."""
+        return bool(self.ended) and self._limits_of.get((mask, index), frozenset()) >= self.ended
 
     def _mask_parts(self, place: tuple[Value, Index]) -> list[tuple[Value, Index]]:
         """The masks that a mask is a conjunction of; [] if the mask is not split in this body."""
@@ -553,14 +557,17 @@ class Nest(NestLoops):
         plain = len(limits) == 1 and _RANGE_START.fullmatch(self.bases.get(limits[0], ""))
         return limits[0] if plain else ""
 
-    def ends(self) -> tuple[frozenset[str], str]:
+    def ends(self, *, in_runs: bool = False) -> tuple[frozenset[str], str]:
         """The limits of the fast body (numbers of leading iterations), and a C condition on the iterations after them.
 
         Under this condition, one of the limiting comparisons is false in every later iteration. The set is empty if
         that cannot be shown. A comparison is false after its limit if its operands fit in 32 bits.
+
+        If the loop has runs, the set is empty without ``in_runs``. With ``in_runs``, it has the limits of masks, and
+        the condition holds only if the runs do not end before the lowest of them (:meth:`mask_limits`).
         """
-        limits, extent = self.limit_statements()
-        if self.runs is not None or any(limit not in self.bases for limit in limits):
+        limits, extent = self.mask_limits(), self.loops_over[-1][1]
+        if (self.runs is not None and not in_runs) or any(limit not in self.bases for limit in limits):
             return frozenset(), ""
         bases = dict.fromkeys(base for limit in limits if (base := self.bases[limit]))
         fits = [f"nest_fits({base}, {extent})" for base in bases if not _RANGE_START.fullmatch(base)]
@@ -746,6 +753,10 @@ class Nest(NestLoops):
         """
         limits = self.limits if self.runs is None else [*self.limits, *self.runs.limits]
         return list(dict.fromkeys(limits)), self.loops_over[-1][1]
+
+    def mask_limits(self) -> list[str]:
+        """The distinct limits that masks set: the first of ``limit_statements``, without those of the runs."""
+        return list(dict.fromkeys(self.limits))
 
 
 def _conjunction(mask: Value) -> list[Value]:

@@ -17,7 +17,17 @@ from silo.kinds.triton.front.operations.further_dialects import MIRROR
 from silo.kinds.triton.front.operations.operation_table import OPAQUE, VIEWS
 from silo.kinds.triton.front.ssa import Value
 
-__all__ = ["RUN_PRELUDE", "FlatLoops", "NestLoops", "Runs", "flat_cut", "holds_within", "unless_masked"]
+__all__ = [
+    "RUN_PRELUDE",
+    "FlatLoops",
+    "NestLoops",
+    "Runs",
+    "flat_cut",
+    "holds_within",
+    "reads_in_steps",
+    "unless_masked",
+    "usual_length",
+]
 
 # ---- Conditions that follow from the limits of the leading part of an innermost loop ----
 
@@ -78,6 +88,30 @@ def _conjunction(condition: Value, index: Index) -> list[tuple[Value, Index]]:
     if operation.name in VIEWS and not (operation.name == tt.RESHAPE and not is_unit_reshape(operation)):
         return [(operation.operands[0], remap(operation, index))]
     return [(operand, index) for operand in operation.operands] if operation.name == arith.ANDI else []
+
+
+# ---- Rows of a known length that is no power of two ----
+
+_BELOW = re.compile(r"nest_below\(.*, \(int64_t\)\(\(int32_t\)([0-9]+)\), limit\)")
+
+
+def usual_length(limits: Sequence[str], extent: int) -> int:
+    """The only limit above 0 of rows that begin at a multiple of ``extent``; 0 if it is ``extent`` or unknown.
+
+    ``limits`` are the C texts by which comparisons limit the leading part of an innermost loop.
+
+    >>> usual_length(["nest_below((int64_t)s4 + (int64_t)0, (int64_t)((int32_t)14), limit)", "s2 ? limit : 0"], 16)
+    14
+    """
+    bounds = [int(found[1]) for limit in limits if (found := _BELOW.fullmatch(limit)) is not None]
+    least = min(bounds, default=0)
+    return least if least < extent else 0
+
+
+def reads_in_steps(body: Sequence[Statement], inner: str) -> bool:
+    """Whether ``body`` reads elements that are several elements apart, which needs no gathers if a mask is absent."""
+    texts = [statement.value or "" for statement in body if isinstance(statement, Define)]
+    return any(f"[{inner} * " in text for text in texts)
 
 
 # ---- Runs of an innermost loop: consecutive indices for which a quotient stays the same ----

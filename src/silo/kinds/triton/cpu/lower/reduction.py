@@ -13,6 +13,7 @@ from itertools import accumulate
 from silo.kinds.triton.cpu import ops
 from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, Forever, If, LoopCall, LoopProgram, Statement
 from silo.kinds.triton.cpu.lower.half_precision import converted_loads
+from silo.kinds.triton.cpu.lower.nest_loops import reads_in_steps
 from silo.kinds.triton.front.operations import arith
 from silo.kinds.triton.front.operations.cpu.c_types import INTEGERS, NARROW
 from silo.kinds.triton.front.ssa import Operation, Type
@@ -307,7 +308,9 @@ def _in_lanes(loop: For, state: _State, ctypes: Mapping[str, str]) -> list[State
         return [loop]
     plain = all(isinstance(statement, Define | Assign) for statement in loop.body)
     constant = loop.start == "0" and loop.end.isdigit()
-    short = constant and int(loop.end) < lanes
+    run = loop.end.removeprefix(f"{loop.start} + ")  # the length of a run, perhaps, and then a constant loop is better
+    steps = run.isdigit() and int(run) < lanes and reads_in_steps(loop.body, loop.variable)
+    short = steps or (constant and int(loop.end) < lanes)
     supported = [ctypes.get(name) in _CTYPES for _, name in loop.reductions]
     if loop.step != "1" or not plain or short or not all(supported):
         assert not loop.kept, loop
@@ -462,7 +465,9 @@ def _masked_block(loop: For, all_lanes: list[_Lanes], state: _State, first: str)
             case _:
                 body.append(statement)
     return [
-        Define("int32_t", remaining, f"(int32_t)(({loop.end}) - {first})"),
+        Define("int32_t", remaining, f"(int32_t)(({loop.end}) - {first})", mutable=True),
+        # If gcc knows the number, it compiles the lanes one by one, which is faster only than masked gathers.
+        *([] if reads_in_steps(loop.body, loop.variable) else [LoopCall(f'__asm__("" : "+r"({remaining}))')]),
         *before,
         *_lane_loops(head, body, state, lane),
     ]
