@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from silo.kinds.triton.cpu import runtime
 from silo.kinds.triton.cpu.analysis.float_extremes import join_float_extremes
 from silo.kinds.triton.cpu.analysis.nan_choices import split_nan_choices
+from silo.kinds.triton.cpu.analysis.narrow_compares import narrow_compares
 from silo.kinds.triton.cpu.analysis.networks import find_mirrors, fold_networks
 from silo.kinds.triton.cpu.analysis.orders import free_orders, order_memory
 from silo.kinds.triton.cpu.analysis.pointer_casts import cast_bases
@@ -115,6 +116,7 @@ def _lower_supported(module: Module, options: CpuOptions, entry: str) -> tuple[L
         fold_networks(module)
         find_mirrors(module)
         split_nan_choices(module)
+        narrow_compares(module)
     program, uses = lower_kernel(module, options, entry)
     if parts.most > 1:
         program.parts, program.distinct = parts.most, parts.distinct
