@@ -201,7 +201,8 @@ static struct silo_binary *binary_of_function(const silo_compiled *compiled, sil
     return silo_binary_at(address, error);
 }
 
-/* Verifies a blob, checks that it is trusted, and loads it. Returns NULL with `error` filled. */
+/* Verifies a blob, checks that native code is trusted, and loads the blob unless it is `loaded`
+ * already. Returns NULL if it is, or with `error` filled. */
 static struct silo_binary *load_blob(struct silo_bundle *bundle, uint32_t kernel, uint32_t number,
                                      const struct silo_variant *variant,
                                      const struct silo_used_device *where, bool loaded,

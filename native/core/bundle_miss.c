@@ -64,8 +64,9 @@ static int check_elements(const struct silo_kernel_call *call, silo_error *error
     return 0;
 }
 
-/* Refuses a call on a stream that is being captured: a miss loads code, which drivers forbid during
- * capture. The driver is open at this point. */
+/* Refuses a call on a stream that is being captured: the guard's table does not contain the call,
+ * so that code must be loaded, which drivers forbid during capture. The driver is open at this
+ * point. */
 static int refuse_in_capture(const struct silo_kernel_call *call,
                              const struct silo_used_device *where, silo_error *error) {
     int status = 0;

@@ -1,5 +1,5 @@
-/* Runs a plan that is stored in a bundle (silo.core.recorded_plans): computes the launches of a
- * call, with their arguments and grids. */
+/* Evaluates a plan that is stored in a bundle (silo.core.recorded_plans): computes the launches of
+ * each call of the plan, with their arguments and grids. */
 #ifndef SILO_BUNDLE_STEPS_H
 #define SILO_BUNDLE_STEPS_H
 

@@ -56,8 +56,8 @@ struct silo_context {
     uint32_t entered; /* enum silo_cpu_turn: the last result of turns->enter, for turns->leave */
     const struct silo_cpu_turns *turns; /* NULL: the kernel need not enter and leave */
     /* If above 1, each program is split into this many parts, and the program numbers that the
-     * kernel gets count parts. SILO_CPU_MOST_PARTS in a call without programs is a question: the
-     * kernel replaces it by the most parts into which it can split a program. */
+     * kernel gets count parts. If this is SILO_CPU_MOST_PARTS and the range of programs is empty,
+     * the kernel replaces it by the most parts into which it can split a program. */
     uint32_t parts;
     uint32_t held;      /* whether `memory` holds anything; 0 when the thread begins the launch */
     uint64_t memory[8]; /* for the kernel's use, kept between its calls in a launch */

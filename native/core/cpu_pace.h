@@ -38,12 +38,13 @@ void silo_cpu_ask(struct silo_cpu_job *job);
  * called by any thread. */
 void silo_cpu_ask_at(struct silo_cpu_job *job, uint64_t coarse_now);
 
-/* Waits a short time for `changed`, with `mutex` held. If it is not signalled, unlocks `mutex` and
- * checks for signals. Called by the thread that launched. */
+/* Waits a short time for the condition `changed`; the caller holds `mutex`. If the time runs out,
+ * unlocks `mutex` while it checks for the process's signals (silo_cpu_ask). Called by the thread
+ * that launched. */
 void silo_cpu_await(struct silo_cpu_job *job, pthread_cond_t *changed, pthread_mutex_t *mutex);
 
-/* Takes the GIL again if the launch released it. Called once no other thread works on the launch.
- */
+/* Takes the GIL again if the launch released it. Called after all other threads have left the
+ * launch. */
 void silo_cpu_take_back(struct silo_cpu_job *job);
 
 #endif

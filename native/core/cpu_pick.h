@@ -1,5 +1,6 @@
 /* Picks the threads that run a launch of several threads: the pool's own, or the team of a loaded
- * OpenMP runtime. The decision follows from facts; nothing is tried and no times are compared.
+ * OpenMP runtime. The decision follows from the state of these threads; no launch is run both ways
+ * to compare the times.
  *
  * An OpenMP runtime's threads spin on their CPUs for milliseconds after their last parallel region.
  * While they spin, the pool's threads would share the CPUs with them, so the launch runs on the
@@ -81,8 +82,8 @@ struct silo_cpu_stay {
     uint64_t lost;   /* time lost in the current run of late launches */
     uint64_t last;   /* time lost in the last late launch */
     int late;        /* number of late launches in a row */
-    bool spread;     /* the threads were spread over the CPUs after the last launch on time */
-    bool vain;       /* the threads were spread, but launches on the team were still late */
+    bool spread; /* the threads were spread over the CPUs since the last launch that was not late */
+    bool vain;   /* the threads were spread, but launches on the team were still late */
 };
 
 /* Returns whether the team rests during a launch at `now`, `gap` nanoseconds after the one before.

@@ -12,10 +12,11 @@
 /* Two times count as equal if their ratio is above 7/8: choosing the slower way then costs little,
  * and noise would decide. */
 #define NEAR_PART 8
-/* This many slower replays in a row are not chance. */
+/* If this many replays in a row were slower than the shortest replay of the other way, that is not
+ * chance, and the next comparison may start early. */
 #define SLOW 8
-/* Slow replays may start the next comparison early, but only after 1/16 of the replays that were
- * planned to come before it. */
+/* Slow replays start the next comparison only after 1/16 of the replays that were planned to come
+ * before it. */
 #define EARLIEST_PART 16
 
 const char *const silo_plan_trial_texts[SILO_TRIAL_REASONS] = {

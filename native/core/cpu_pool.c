@@ -37,8 +37,8 @@
 /* Of the nanoseconds that a thread spends in programs, at most this many may go into fetching the
  * launch, its code and its arrays from other CPUs' caches. */
 #define MOST_JOINING 4000
-/* With SILO_POOL=openmp: for this many nanoseconds after a launch, the team's threads are taken to
- * be awake. libgomp's threads spin for some milliseconds, libomp's for 200. */
+/* With SILO_POOL=openmp: the team's threads are assumed to be awake for this many nanoseconds after
+ * a launch. libgomp's threads spin for some milliseconds, libomp's for 200. */
 #define TEAM_LOOKS 1000000
 /* The estimated nanoseconds of a launch whose programs were never timed. */
 #define USUAL_LAUNCH 1000000
@@ -278,7 +278,8 @@ static struct silo_cpu_facts gather(const struct silo_cpu_job *job, const struct
     return facts;
 }
 
-/* Plans a launch that may use several threads. `each_cost` is the time of a program. */
+/* Decides how many and which threads run a launch that may use several. `each_cost` is the time of
+ * a program in 1/16 nanosecond; 0: unknown. */
 static struct plan plan_for(const struct silo_cpu_job *job, uint64_t each_cost, int threads) {
     const uint64_t total = job->launch->total;
     /* `ended` is read before the clock. Otherwise a launch of another thread could end in between,
@@ -305,8 +306,8 @@ static struct plan plan_for(const struct silo_cpu_job *job, uint64_t each_cost, 
     return plan;
 }
 
-/* The point to which the launching thread leaves the parallel region with longjmp. Only the thread
- * that holds pool.launch uses it. */
+/* The target of the longjmp with which the launching thread leaves a parallel region. Only the
+ * thread that holds pool.launch uses it. */
 static jmp_buf out_of_region;
 
 static void work_in_team(void *argument) {
@@ -314,8 +315,8 @@ static void work_in_team(void *argument) {
     const int number = silo_cpu_team_number();
     if (number < job->team)
         silo_cpu_work_on(job, (uint32_t)number);
-    if (job->alone) /* this process was forked during the launch: at the end of the region it would
-                       wait for threads that it does not have */
+    if (job->alone) /* this process was forked during the launch: the end of the region would wait
+                       for threads that exist only in the parent */
         longjmp(out_of_region, 1);
 }
 

@@ -52,7 +52,8 @@ static SILO_NOINLINE void await_end(void) {
     }
 }
 
-/* Counts one more kernel that locks, and returns true, unless kernels of the other modes run. */
+/* Returns false if kernels of another mode run. Otherwise counts one more kernel that locks, and
+ * returns true. */
 static bool may_lock(void) {
     uint32_t now = atomic_load_explicit(&running, memory_order_relaxed);
     while ((now & (ALONE | OTHERS)) == 0)

@@ -241,8 +241,9 @@ void silo_cpu_workers_run(struct silo_cpu_job *job, int helpers, uint32_t first,
     while (
         !atomic_compare_exchange_weak(&crew.gate, &gate, crew.number << NUMBER | (gate & INSIDE)))
         ;
-    /* Helpers 0 and 1, which the launching thread wakes, are called last: they then find the other
-     * helpers, which they wake, already called. */
+    /* The helpers' `called` is set from the last helper to the first. Helpers 0 and 1, which the
+     * launching thread wakes, come last, because they wake other helpers, whose `called` must be
+     * set by then. */
     for (int i = helpers; i-- > 0;)
         if (i >= 2)
             atomic_store_explicit(&workers[i].called, crew.number, memory_order_release);

@@ -38,7 +38,7 @@ SILO_INLINE size_t silo_extent_room(unsigned extent) {
 /* Whether an array is contiguous in row-major order. */
 SILO_INLINE bool silo_extent_contiguous(int32_t ndim, const int64_t *sizes,
                                         const int64_t *strides) {
-    /* wraps only for shapes larger than any memory, which are refused elsewhere */
+    /* `step` overflows only for shapes larger than any memory, which are refused elsewhere */
     uint64_t step = 1;
     bool right = true;
     for (int32_t i = ndim - 1; i >= 0; i--) {

@@ -208,8 +208,7 @@ struct silo_variant {
     const struct silo_target *target;
     const struct silo_launch_info *launch;
     struct silo_string kernel, source, compiler, job;
-    /* why the code accesses memory other than its arguments' ("" if it does not, as far as known)
-     */
+    /* why the code accesses memory outside of its arguments; "" if it is not known to do so */
     struct silo_string hidden_memory;
     uint32_t blob; /* number of the blob */
     uint32_t sidecar_count;
@@ -326,7 +325,7 @@ struct silo_recorded_launch {
 struct silo_recorded_form {
     const struct silo_recorded_argument *arguments; /* an entry for each parameter of the plan */
     uint32_t hold_count, launch_count;
-    /* conditions on the plan's arguments; the launches are made only if each one is not 0 */
+    /* conditions on the plan's arguments; the launches are made only if none of them is 0 */
     const struct silo_node *const *holds;
     const struct silo_recorded_launch *launches;
 };

@@ -81,7 +81,9 @@ static const struct silo_specialization *specialization_of(struct silo_manifest 
         silo_table_row(decoding, manifest->tables, SILO_TABLE_SPECIALIZATIONS, field, index);
     if (special == NULL || special->extent_count == 0)
         return special;
-    uint32_t parameter_count = 0; /* names are unique among parameters, and among extents */
+    /* Number of parameters with extents. Names are unique, so that an equal number of extents means
+     * that each of them has a parameter. */
+    uint32_t parameter_count = 0;
     for (uint32_t i = 0; i < signature->count; i++)
         parameter_count += has_extents(special, &signature->parameters[i].name);
     if (parameter_count != special->extent_count) {

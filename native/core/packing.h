@@ -10,8 +10,8 @@
 
 /* How a parameter of a binary is made from the arguments of a call. */
 enum silo_pack {
-    SILO_PACK_SLOT, /* the low bytes of an argument's slot */
-    SILO_PACK_FP32, /* the slot holds a double, which is narrowed */
+    SILO_PACK_SLOT, /* the low bytes of the argument's 64-bit value */
+    SILO_PACK_FP32, /* the argument's value is a double, which is narrowed */
     SILO_PACK_FP16,
     SILO_PACK_BF16,
     SILO_PACK_SCRATCH, /* address of scratch memory allocated for this launch */

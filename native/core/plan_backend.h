@@ -61,7 +61,8 @@ struct silo_plan_backend {
     /* Closes the plan without waiting: memory that running replays use is freed once they are done.
      */
     void (*close)(void *state);
-    /* Returns the way in which replays run, and sets `*reason`. Both texts are static. */
+    /* Returns the way in which replays run, and sets `*reason` to the reason for it. Both texts
+     * live as long as the plan. */
     const char *(*explain)(const void *state, const char **reason);
 };
 

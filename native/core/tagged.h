@@ -1,5 +1,6 @@
-/* Reads the tagged arguments of a call (silo.h) into slots and guard words. Slots and words equal
- * those of the same call from Python, so that C and Python choose the same variant. */
+/* Reads the tagged arguments of a call (silo.h) into slots (the 64-bit values of the arguments) and
+ * guard words. Slots and words equal those of the same call from Python, so that C and Python
+ * choose the same variant. */
 #ifndef SILO_TAGGED_H
 #define SILO_TAGGED_H
 
