@@ -158,9 +158,8 @@ SILO_INLINE uint64_t silo_key_word(const struct silo_parameter *parameter, uint6
     return kind == SILO_VALUE_BOOL || kind == SILO_VALUE_FLOAT ? slot : 0;
 }
 
-/* Returns the guard word of a call's device. The words of all devices contain `generation`. After
- * `generation` has changed, no earlier entry of the guard matches, so that variants are chosen
- * anew. */
+/* Returns the guard word of a call's device. `generation` is part of the word: after it has
+ * changed, no earlier entry of the guard matches a call, so that variants are chosen anew. */
 SILO_INLINE uint64_t silo_device_word(uint32_t generation, int32_t type, int32_t index) {
     return (uint64_t)(generation & 0xffff) << 48 | (uint64_t)(uint16_t)type << 32 | (uint32_t)index;
 }

@@ -25,8 +25,9 @@ static int is_empty(const struct silo_kernel_call *call, const struct silo_grid_
     return 0;
 }
 
-/* Returns the entry with the grid of a variant whose code is not loaded, made at its first use;
- * NULL with `error` filled. The caller holds the bundle's lock. */
+/* Returns the entry of `kernel->idle` for a variant, with the grid of the variant, whose code is
+ * not loaded. The entry is made at its first use. On failure returns NULL with `error` filled. The
+ * caller holds the bundle's lock. */
 static struct silo_idle *idle_variant(struct silo_kernel *kernel, uint32_t number,
                                       const struct silo_used_device *where, silo_error *error) {
     for (struct silo_idle *entry = kernel->idle; entry != NULL; entry = entry->next)

@@ -6,7 +6,7 @@
 #include "bundle_call.h"
 #include "bundle_steps.h"
 
-/* Makes an empty plan. NULL with SILO_ERROR_MEMORY. */
+/* Makes an empty plan. On failure returns NULL with SILO_ERROR_MEMORY. */
 struct silo_step_plan *silo_bundle_plan_new(const silo_queue *queue, silo_error *error);
 void silo_bundle_plan_free(struct silo_step_plan *plan);
 

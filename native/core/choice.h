@@ -25,15 +25,15 @@ int silo_choice_rank(struct silo_reader *reader, uint32_t kernel,
                      uint32_t most, uint32_t **numbers, uint32_t *count, silo_error *error);
 
 /* Decides whether one variant accepts the call. Returns the code of silo_decide, and writes one
- * line that describes the variant, and the reason. -1 with `error` filled if the file cannot be
- * read. */
+ * line that describes the variant, and the reason. Returns -1 with `error` filled if the file
+ * cannot be read. */
 int silo_choice_decide(struct silo_reader *reader, uint32_t kernel, uint32_t variant,
                        const struct silo_call_arguments *call,
                        const struct silo_call_device *device, struct silo_wording *label,
                        struct silo_wording *reason, silo_error *error);
 
 /* Writes a report: the call, the device, and a line for each variant (chosen, accepted or rejected)
- * with the reason. Free `*text` with free(). -1 with `error` filled. */
+ * with the reason. Free `*text` with free(). On failure returns -1 with `error` filled. */
 int silo_choice_explain(struct silo_reader *reader, uint32_t kernel,
                         const struct silo_call_arguments *call,
                         const struct silo_call_device *device, char **text, silo_error *error);

@@ -20,8 +20,9 @@ struct silo_fault {
 /* Functions for kernels with atomics (cpu_turns.c): a kernel calls `enter` before its first program
  * and `leave` after its last. `wants` is the set of modes (bits) that the kernel can run in;
  * `enter` returns the mode that it must run in. Mode 1: no other kernel with atomics runs until
- * `leave`. Mode 2: all running kernels change an address only while they hold the lock of its
- * block. Mode 0, which is always allowed: the kernel uses atomic instructions. */
+ * `leave`. Mode 2: all running kernels change memory only while they hold the lock of the block
+ * that contains the address. Mode 0, which is always allowed: the kernel uses atomic instructions.
+ */
 struct silo_cpu_turns {
     uint32_t (*enter)(void *context, uint32_t wants);
     void (*leave)(void *context);

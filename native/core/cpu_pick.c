@@ -28,12 +28,12 @@
  * SPREAD_FROM; if spreading took longer than QUICK, an avoided team stays avoided. */
 #define SPREAD_FROM UINT64_C(1000000)
 #define QUICK UINT64_C(500000)
-/* A team whose threads came late is avoided. It is tried again after SOON nanoseconds at the
- * latest, because launches on the pool's threads take several times as long while the team's
- * threads spin. If the team is late again, it is avoided for TIMES_LOST times the time that its
- * late launches lost, so that trying costs at most a twentieth of the time. Each late launch after
- * that doubles this time, up to MOST_TIMES_LOST times the loss of that launch. Without these
- * limits, launches that lost a fraction of a millisecond would avoid the team for seconds. */
+/* A team whose threads came late is avoided. It is tried again after at most SOON nanoseconds,
+ * because launches on the pool's threads take several times as long while the team's threads spin.
+ * If the team is then late again, it is avoided for TIMES_LOST times the time that its late
+ * launches lost, so that trying costs at most a twentieth of the time. Each further late launch
+ * doubles this time, up to MOST_TIMES_LOST times the loss of that launch. Without these limits,
+ * launches that lost a fraction of a millisecond would avoid the team for seconds. */
 #define SOON UINT64_C(4000000)
 #define TIMES_LOST 20
 #define MOST_TIMES_LOST 400

@@ -70,8 +70,7 @@ uint64_t silo_cpu_grain(enum silo_cpu_reason reason, bool awake);
 struct silo_cpu_stay {
     uint64_t since; /* start of the current series of launches on the team; 0: the last launch was
                        not on the team */
-    /* start of the last launch that came long enough after the one before for another call to use
-     * the team in between */
+    /* start of the last launch before which another library had time to use the team */
     uint64_t apart;
     uint64_t hold;       /* how long a series may last before the team rests; 0: the default */
     uint64_t rests_from; /* start of the team's rest; 0: the team does not rest */

@@ -9,8 +9,8 @@
  * each comparison with the same result. A comparison costs four replays of the slower way. */
 #define FEWEST 64
 #define MOST 1000
-/* Two times count as equal if their ratio is above 7/8: choosing the slower way then costs little,
- * and noise would decide. */
+/* If the ratio of two times is above 7/8, they count as equal: noise would decide which is shorter,
+ * and choosing the slower way costs little. */
 #define NEAR_PART 8
 /* If this many replays in a row were slower than the shortest replay of the other way, that is not
  * chance, and the next comparison may start early. */

@@ -47,7 +47,7 @@ void silo_plan_trial_init(struct silo_plan_trial *trial);
  * launch is worth several threads by itself. */
 enum silo_plan_order silo_plan_trial_next(struct silo_plan_trial *trial, int threads, bool large);
 
-/* Records that a replay that was run in the order `order` took `duration` nanoseconds. */
+/* Records that a replay, which ran in order or together (`order`), took `duration` nanoseconds. */
 void silo_plan_trial_record(struct silo_plan_trial *trial, enum silo_plan_order order,
                             uint64_t duration);
 

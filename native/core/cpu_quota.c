@@ -39,8 +39,8 @@ static bool first_line(const char *path, char *line, int size) {
     return is_read;
 }
 
-/* Returns how many threads a quota of CPU time in each period keeps busy; 0 if the quota is
- * unlimited or the texts are not numbers. */
+/* Returns the number of threads that a quota of CPU time in each period can keep busy, rounded
+ * down, but at least 1; 0 if the quota is unlimited or the texts are not numbers. */
 static int threads_of(const char *quota, const char *period) {
     const long long time = strtoll(quota, NULL, 10), each = strtoll(period, NULL, 10);
     if (time <= 0 || each <= 0)

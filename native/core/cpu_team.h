@@ -13,8 +13,9 @@ enum silo_cpu_runtime {
                                cannot be determined */
 };
 
-/* Searches the loaded libraries, again if libraries were loaded since the last search. May be
- * called from any thread. */
+/* Returns the result of searching the loaded libraries for OpenMP runtimes. Until a runtime is
+ * chosen, searches again if libraries were loaded since the last search. May be called from any
+ * thread. */
 enum silo_cpu_runtime silo_cpu_team_find(void);
 
 /* Returns the path of the runtime whose threads Silo may use, or NULL if the search found no such

@@ -1,7 +1,7 @@
 /* Controls which kernels with atomics run at the same time. A single word counts the running
  * kernels of each mode. Kernels that run alone or with locks never wait for another program, so
  * that they always finish their chunk; a kernel that can run in neither of these modes waits until
- * they have. */
+ * they have finished. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -72,8 +72,8 @@ static struct {
 
 static struct worker workers[SILO_CPU_MOST_THREADS - 1];
 
-/* Spins until `called` differs from `last_call`, for at most `most` nanoseconds. Returns whether it
- * changed. */
+/* Spins until `called` differs from `last_call`, for at most `most` nanoseconds. Returns whether
+ * `called` differs. */
 static bool spin_until_called(const struct worker *worker, uint64_t last_call, uint64_t most) {
     const uint64_t until = most != 0 ? silo_cpu_now() + most : 0;
     do
@@ -124,7 +124,8 @@ static void wake(struct worker *worker) {
 /* Ends this thread's use of the job, after `enter` succeeded or failed. The job must not be touched
  * afterwards. */
 static void leave(void) {
-    /* The same handshake as in `await_call`, between `gate` and `awaited`. */
+    /* As in `await_call`, each thread writes one of `gate` and `awaited` and then reads the other,
+     * so that at least one thread sees the other's write. */
     const uint64_t old_gate = atomic_fetch_sub(&crew.gate, 1);
     if ((old_gate & INSIDE) != 1 || (old_gate & CLOSED) == 0 || !atomic_load(&crew.awaited))
         return;

@@ -76,8 +76,8 @@ int silo_expression_eval(const silo_instruction *program, int32_t count,
                          const silo_bindings *bindings, int64_t *out);
 
 /* Returns the bucket of an integer of the key: the value itself up to 16, else the next power of
- * two. Negative values are treated the same with the sign changed (silo.core.dispatch.bucket_of).
- */
+ * two. The bucket of a negative value is the negated bucket of its absolute value
+ * (silo.core.dispatch.bucket_of). */
 int64_t silo_bucket(int64_t value);
 
 #endif

@@ -2,11 +2,11 @@
  * and strides, its dynamic layout, or the grid.
  *
  * The words of extents follow the words of the arguments in a key. First the grid, if the code
- * depends on it: 1 and three dimensions, or 0 if the call gives none. Then, for each parameter
- * whose extents matter: the number of dimensions, the extents, and with SILO_EXTENT_LAYOUT the
- * strides; for a dynamic layout a single word instead; for an argument that is not an array
- * SILO_EXTENTS_NONE. The first word of the grid or of a parameter determines how many words follow,
- * so keys with equal words have equal extents. */
+ * depends on it: 1 and three dimensions, or 0 if the call gives none. Then, for each parameter on
+ * whose extents the code depends: the number of dimensions, the extents, and with
+ * SILO_EXTENT_LAYOUT the strides; for a dynamic layout a single word instead; for an argument that
+ * is not an array SILO_EXTENTS_NONE. The first word of the grid or of a parameter determines how
+ * many words follow, so keys with equal words have equal extents. */
 #ifndef SILO_EXTENTS_H
 #define SILO_EXTENTS_H
 

@@ -169,8 +169,8 @@ struct silo_gpu {
     /* NULL if the driver lacks graphs, or Silo does not use them with this driver */
     const struct silo_gpu_graphs *graphs;
 
-    /* Whether an error code means that a kernel or the device failed while it ran. Afterwards
-     * nothing runs on the device in this process. */
+    /* Whether an error code means that a kernel or the device failed while it ran. After such an
+     * error nothing runs on the device in this process. */
     bool (*is_fault)(int code);
     /* Waits for all work of the current device, without breaking a capture in another thread (for
      * binary.c). */

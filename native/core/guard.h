@@ -112,8 +112,8 @@ SILO_INLINE uint32_t silo_guard_used(const struct silo_guard *guard) {
     return guard->table != NULL ? guard->table->used : 0;
 }
 
-/* Makes an entry for silo_guard_insert; release it with free() if it is not inserted. NULL if out
- * of memory. */
+/* Makes an entry for silo_guard_insert; release it with free() if it is not inserted. Returns NULL
+ * if out of memory. */
 struct silo_guard_entry *silo_guard_entry_new(const uint64_t *key, uint32_t words, void *binding,
                                               void *keep);
 

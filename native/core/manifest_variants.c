@@ -253,14 +253,14 @@ const struct silo_variant *silo_variants_get(struct silo_manifest *manifest,
 
 /* ---- checking and grouping all variants ---- */
 
-/* Row numbers that identify a variant: those that decide the compiled code, or those by which
- * variants are grouped. */
+/* Row numbers of a variant in the tables: either those that decide the compiled code, or those that
+ * all variants of a group share. */
 struct identity {
     uint32_t rows[6];
 };
 
-/* A hash table that numbers different identities, with open addressing: `places` holds numbers plus
- * 1. */
+/* A hash table with open addressing that gives consecutive numbers to different identities.
+ * `places` holds these numbers plus 1, or 0 in a free place. */
 struct identities {
     struct identity *all;
     uint32_t *places;

@@ -375,9 +375,9 @@ SILO_API size_t silo_plan_parameter_count(const silo_plan *plan);
 SILO_API const char *silo_plan_parameter_name(const silo_plan *plan, size_t index);
 
 /* Runs the plan with its arguments in the order of its parameters, like silo_plan_run. If the plan
- * reads the shape of an array, the argument must be made with silo_array. SILO_ERROR_NO_VARIANT:
- * the plan was recorded for arguments of another kind, and `details` has the reasons. If an
- * argument or a launch fails, nothing of the call was launched. */
+ * reads the shape of an array, the argument must be made with silo_array. Fails with
+ * SILO_ERROR_NO_VARIANT if the plan was recorded for arguments of another kind; `details` then has
+ * the reasons. If an argument or a launch fails, nothing of the call was launched. */
 SILO_API int silo_plan_call(silo_plan *plan, void *stream, const silo_argument *arguments,
                             size_t count, silo_error *error);
 
