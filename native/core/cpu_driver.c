@@ -359,7 +359,7 @@ static bool is_function(void *object, const void *address) {
     const ElfW(Sym) *symbol = entry;
     struct segment_search search = {link->l_addr, (ElfW(Addr))address, false};
     dl_iterate_phdr(look_at_segments, &search);
-    /* ELF32_ST_TYPE is the same macro */
+    /* also right for 32-bit symbols: ELF32_ST_TYPE is the same macro */
     return ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && search.runs;
 }
 #else

@@ -27,7 +27,7 @@
 /* Nanoseconds between two checks for signals by a thread that runs programs. A check may have to
  * wait for the GIL. */
 #define ASK_RUNNING UINT64_C(50000000)
-/* The same interval for a thread whose program only waits. */
+/* Nanoseconds between two checks for signals by a thread whose program only waits. */
 #define ASK_WAITING 20000000
 
 struct silo_cpu_python silo_cpu_python;

@@ -45,7 +45,7 @@ struct silo_cpu_facts {
     enum silo_cpu_pool_kind kind; /* the setting SILO_POOL */
     bool needs_own;               /* the launch cannot run on an OpenMP team */
     int team;    /* number of threads in the calling thread's team; 0: it has no team */
-    int threads; /* number of threads that the launch's work is worth */
+    int threads; /* number of threads for which the launch has enough work */
     int cpus;    /* number of CPUs that the process may use */
     bool taken;  /* another thread uses the runtime's threads; only set with SILO_CPU_OPENMP */
     bool awake, late, rests; /* states of the calling thread's team (SILO_CPU_OWN_ASLEEP, _LATE,
@@ -78,7 +78,7 @@ struct silo_cpu_stay {
                         0: the team is not avoided */
     uint64_t away;   /* how long to avoid the team if spreading its threads did not help; 0: not
                         decided yet */
-    uint64_t lost;   /* time lost in the current run of late launches */
+    uint64_t lost;   /* time lost in the current series of late launches */
     uint64_t last;   /* time lost in the last late launch */
     int late;        /* number of late launches in a row */
     bool spread; /* the threads were spread over the CPUs since the last launch that was not late */

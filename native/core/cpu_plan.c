@@ -48,10 +48,10 @@ struct cpu_plan {
     uint32_t *next;
     _Atomic uint32_t *queue;      /* node numbers that may begin, plus 1; 0: not written yet */
     struct silo_plan_trial trial; /* decides between running in order and together */
-    /* The state of the current replay: numbers of nodes that were put into `queue`, taken from it,
-     * and finished. */
+    /* The state of the current replay: how many nodes were put into `queue`, were taken from it,
+     * and are finished. */
     _Atomic uint32_t queued, taken, done;
-    _Atomic int failed; /* number of the node that failed, plus 1 */
+    _Atomic int failed; /* number of the node that failed, plus 1; 0: none */
     int code;
     char text[sizeof(((struct silo_fault *)0)->text)];
 };

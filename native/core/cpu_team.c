@@ -167,7 +167,7 @@ void silo_cpu_team_run(void (*body)(void *), void *argument) {
     if (team.parallel != NULL) {
         team.parallel(body, argument, 0, 0);
     } else {
-        /* 2: the flag of this ABI's version */
+        /* flag 2 (KMP_IDENT_KMPC): the struct has the layout for C */
         struct source_location location = {.flags = 2, .source = ";silo;launch;0;0;;"};
         team.fork_call(&location, 2, run_one, body, argument);
     }

@@ -93,7 +93,7 @@ static bool is_runnable(int thread) {
     const ssize_t size = read(file, text, sizeof text - 1);
     close(file);
     text[size > 0 ? size : 0] = '\0';
-    const char *name_end = strrchr(text, ')'); /* "17 (any name) R ..." */
+    const char *name_end = strrchr(text, ')'); /* tid, name and state: "17 (any name) R ..." */
     return name_end != NULL && strncmp(name_end, ") R", 3) == 0;
 }
 

@@ -39,7 +39,7 @@ struct worker {
     APART _Atomic uint64_t called;
     _Atomic bool asleep; /* asleep or about to be; written under `mutex` */
     int number;
-    _Atomic int system_number; /* its thread's tid; 0: the thread has not begun */
+    _Atomic int system_number; /* tid of the worker's thread; 0: the thread has not begun */
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t wake;

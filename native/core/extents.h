@@ -14,7 +14,7 @@
 #include "shape.h"
 
 enum silo_extent {
-    SILO_EXTENT_FREE,    /* the code works for any shape: no words */
+    SILO_EXTENT_FREE,    /* the code works for any shape: no words in the key */
     SILO_EXTENT_SHAPE,   /* code for one shape */
     SILO_EXTENT_LAYOUT,  /* code for one shape and strides */
     SILO_EXTENT_DYNAMIC, /* code for a dynamic layout: shape and strides are parameters */

@@ -64,8 +64,8 @@ struct silo_plan_derived {
     uint32_t at;        /* offset in the block */
     const char *kernel; /* borrowed, for messages; so is `name` */
     const char *name;
-    const struct silo_map_form *map;     /* borrowed from the binding; NULL for a struct */
-    const struct silo_struct_form *form; /* borrowed from the binding; NULL for a tensor map */
+    const struct silo_map_form *map;     /* borrowed from the loaded code; NULL for a struct */
+    const struct silo_struct_form *form; /* borrowed from the loaded code; NULL for a tensor map */
     int32_t argument;                    /* for an array: number of the plan's argument; else -1 */
     int32_t address; /* number of the value that is the address; -1: the recorded address */
     struct silo_descriptor descriptor; /* the descriptor of the recording */
@@ -150,7 +150,7 @@ int silo_plan_make(const struct silo_plan_derived *derived, struct silo_gpu_devi
                    const struct silo_plan_arguments *arguments, const uint64_t *values,
                    uint8_t *block, silo_error *error);
 
-/* Writes a parameter of at most 8 bytes from an argument's word. */
+/* Writes a parameter of at most 8 bytes from the 64-bit word of an argument. */
 void silo_plan_write(uint8_t *to, uint64_t word, uint8_t pack, uint8_t bytes);
 
 /* Computes which memories share bytes, in the form of `overlaps` of struct silo_plan_form. */

@@ -144,7 +144,7 @@ int silo_plan_ring_make(struct silo_plan_ring *ring, struct silo_gpu_device *dev
     while (ring->slots < slots)
         ring->slots *= 2;
     void *pinned = NULL;
-    int code = gpu->event_create(&ring->event, 2 /* 2: without timing, in both drivers */);
+    int code = gpu->event_create(&ring->event, 2 /* flag 2: no timing; the same in both drivers */);
     if (code == 0)
         code = gpu->host_alloc(&pinned, report_bytes + ring->slots * stride);
     if (code == 0) {
