@@ -168,9 +168,9 @@ static void add_block(struct silo_wording *reason, const struct silo_argument_fa
 static int block_problem(const struct silo_value *block, const struct silo_argument_facts *argument,
                          bool of_config, struct silo_wording *reason) {
     bool same = true;
-    /* The block's extents may be followed by a record: the layout in which the code keeps the block
-     * in shared memory. This layout is not compared with the descriptor's, because tensor maps are
-     * always encoded for the layout of the code. */
+    /* The items of `block` are the extents of the code's block, perhaps followed by a record: the
+     * layout in which the code keeps the block in shared memory. This layout is not compared with
+     * the descriptor's, because tensor maps are always encoded for the layout of the code. */
     const bool laid_out =
         block->count != 0 && block->items[block->count - 1].type == SILO_IS_RECORD;
     const uint32_t rank = block->count - laid_out;

@@ -1,4 +1,5 @@
-/* Memory that is freed all at once: values read from a bundle live as long as the bundle. */
+/* An arena: memory that is allocated in many pieces and freed all at once. The values read from a
+ * bundle are in the bundle's arena, which is freed with the bundle. */
 #ifndef SILO_ARENA_H
 #define SILO_ARENA_H
 

@@ -1,4 +1,4 @@
-/* A call in the form that the choice of a variant needs: the facts about each argument that the
+/* The facts about a call from which a variant is chosen: the facts about each argument that the
  * guard compares, and the device (in Python: silo.launch.arguments, silo.core.device). */
 #ifndef SILO_ARGUMENT_FACTS_H
 #define SILO_ARGUMENT_FACTS_H

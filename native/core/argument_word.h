@@ -20,7 +20,8 @@ enum silo_value_kind {
     SILO_VALUE_INT = 4,
     SILO_VALUE_BOOL = 5,
     SILO_VALUE_FLOAT = 6,
-    SILO_VALUE_CONSTANT = 7,   /* a constexpr; the next word is its value or identity */
+    SILO_VALUE_CONSTANT = 7,   /* a constexpr; the next word is its value, or identifies it (the
+                                  address of an object, the number of a text) */
     SILO_VALUE_DESCRIPTOR = 8, /* a tensor descriptor */
 };
 
@@ -29,8 +30,9 @@ enum silo_value_flags {
     SILO_FLAG_DIVISIBLE16 = 2,
     SILO_FLAG_EQUAL1 = 4,
     SILO_FLAG_READONLY = 8,
-    SILO_FLAG_RANGE32 = 16,     /* the memory of a ROCm array is smaller than 2 GiB */
-    SILO_FLAG_PLAIN_GRID = 32,  /* with SILO_VALUE_ABSENT: the call's grid consists of integers */
+    SILO_FLAG_RANGE32 = 16,    /* the memory of a ROCm array is smaller than 2 GiB */
+    SILO_FLAG_PLAIN_GRID = 32, /* with SILO_VALUE_ABSENT and SILO_PARAMETER_COUNTED: the call's grid
+                                  consists of integers */
     SILO_FLAG_OFF_ELEMENT = 64, /* the address is not a multiple of the element's size */
 };
 
@@ -72,7 +74,8 @@ SILO_INLINE uint32_t silo_block_rank(uint64_t code) {
     return silo_block_word(code) & 7;
 }
 
-/* Whether the argument slot `slot`, whose guard word is `code`, holds a signed 64-bit integer. */
+/* Whether `slot`, the 64-bit value of an argument with the guard word `code`, is a bool or an
+ * integer that fits a signed 64-bit integer. */
 SILO_INLINE bool silo_code_is_integer(uint64_t code, uint64_t slot) {
     const unsigned kind = silo_code_kind(code);
     const bool is_unsigned = silo_code_type(code) == SILO_UINT;
@@ -139,8 +142,9 @@ SILO_INLINE uint64_t silo_bool_word(void) {
     return SILO_CODE(SILO_VALUE_BOOL, SILO_BOOL, 8, 0);
 }
 
-/* Returns the second guard word of an argument whose parameter has SILO_PARAMETER_KEY (the bucket
- * of the value) or SILO_PARAMETER_EXACT (the value itself). If the parameter has
+/* Returns the second guard word of an argument whose parameter has SILO_PARAMETER_KEY or
+ * SILO_PARAMETER_EXACT. For an integer it is the bucket of the value, or with SILO_PARAMETER_EXACT
+ * the value; for a bool or a float it is the value, for any other argument 0. If the parameter has
  * SILO_PARAMETER_OPEN_KEY, the value only decides which config is chosen; a call that sets every
  * option of the config itself uses 0 in place of this word. */
 SILO_INLINE uint64_t silo_key_word(const struct silo_parameter *parameter, uint64_t code,
@@ -154,9 +158,8 @@ SILO_INLINE uint64_t silo_key_word(const struct silo_parameter *parameter, uint6
     return kind == SILO_VALUE_BOOL || kind == SILO_VALUE_FLOAT ? slot : 0;
 }
 
-/* Returns the guard word of a call's device. The words of all devices contain `generation`. After
- * `generation` has changed, no earlier entry of the guard matches, so that variants are chosen
- * anew. */
+/* Returns the guard word of a call's device. `generation` is part of the word: after it has
+ * changed, no earlier entry of the guard matches a call, so that variants are chosen anew. */
 SILO_INLINE uint64_t silo_device_word(uint32_t generation, int32_t type, int32_t index) {
     return (uint64_t)(generation & 0xffff) << 48 | (uint64_t)(uint16_t)type << 32 | (uint32_t)index;
 }

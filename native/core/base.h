@@ -8,8 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* An argument slot stores a value of any width in its low bytes, which needs a little-endian
- * machine. */
+/* An argument of any width is stored in the low bytes of a 64-bit slot. Only on a little-endian
+ * machine a pointer to the slot is also a pointer to the argument. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "Silo runs on little-endian machines");
 _Static_assert(sizeof(void *) == 8, "Silo runs on 64-bit machines");
 

@@ -360,7 +360,8 @@ static int check_launch(const struct silo_gpu_device *device, const char *kernel
 static void set_grid_limit(const struct silo_gpu_device *device, struct silo_function *function) {
     const uint32_t *cluster = function->cluster;
     if (cluster[0] == 1 && cluster[1] == 1 && cluster[2] == 1)
-        /* In a cluster of one block, the number of clusters equals the number of blocks. */
+        /* If a cluster is a single block, it makes no difference whether grids count clusters or
+         * blocks. */
         function->counts_blocks = 0;
     for (int axis = 0; axis < 3; axis++) {
         function->per_program[axis] = function->counts_blocks ? 1 : cluster[axis];

@@ -37,13 +37,14 @@ struct silo_binary {
 struct silo_binary *silo_binary_load(struct silo_gpu_device *device, const void *data, size_t size,
                                      const char *directory, silo_error *error);
 
-/* Makes a binary of one function of this process that is linked in or loaded by other code. The
- * function must outlive the binary. The name of the entry is ignored. */
+/* Makes a binary of one function of this process, which is linked into the program or was loaded by
+ * other code. The function must outlive the binary. silo_binary_function then ignores the name
+ * `entry`. */
 struct silo_binary *silo_binary_at(const void *address, silo_error *error);
 
 /* Makes a binary of a module that other code has loaded on a device, in the current context. The
- * module must outlive the binary, which does not unload it. SILO_ERROR_LOAD: the current context is
- * not the device's primary context, in which Silo launches. */
+ * module must outlive the binary, which does not unload it. Returns NULL with SILO_ERROR_LOAD if
+ * the current context is not the device's primary context, in which Silo launches. */
 struct silo_binary *silo_binary_of_module(struct silo_gpu_device *device, void *module,
                                           silo_error *error);
 
@@ -62,14 +63,15 @@ void silo_binary_launched_on(struct silo_binary *binary, void *stream);
  * attributes of `function`. The caller has already set the launch parameters in `function`: block,
  * cluster, shared_bytes, counts_blocks, scratch, cooperative, pdl, cpu_*. `kernel` is used in
  * messages; on a CPU, function->name points to it, so that `kernel` must live as long as
- * `function`. Checks the launch's needs against the device and the code: -1 with SILO_ERROR_LIMIT
- * (shared memory, threads, blocks, clusters, cooperative, PDL), _LOAD (no such kernel, not a
- * function), _FAULT, _MEMORY. The function can be used as long as the binary lives. */
+ * `function`. Checks what the launch needs against the device and the code. On failure returns -1
+ * with SILO_ERROR_LIMIT (shared memory, threads, blocks, clusters, cooperative, PDL), _LOAD (no
+ * such kernel, not a function), _FAULT or _MEMORY. The function can be used as long as the binary
+ * lives. */
 int silo_binary_function(struct silo_binary *binary, const char *kernel, const char *entry,
                          struct silo_function *function, silo_error *error);
 
-/* Sets the threads of a block from the launch info. SILO_ERROR_LIMIT: a value does not fit the
- * struct, which means that no driver would accept it. */
+/* Sets the threads of a block from the launch info. Returns -1 with SILO_ERROR_LIMIT if a value
+ * does not fit the struct, which means that no driver would accept the value. */
 int silo_function_set_block(struct silo_function *function, const char *kernel,
                             const int64_t block[3], silo_error *error);
 

@@ -35,7 +35,8 @@ static int refuse(const struct silo_bundle *bundle, const struct silo_variant *v
 }
 
 /* Checks that the variant's native code is trusted. Called for every variant, even if its object is
- * loaded already: the variant may call the object with other parameters. */
+ * loaded already, because trust in an object covers the way in which one variant calls it, and
+ * another variant may call it with other parameters. */
 static int vouch(struct silo_bundle *bundle, uint32_t kernel, uint32_t number,
                  const struct silo_variant *variant, const uint8_t *data, silo_error *error) {
     const struct silo_blob *blob = silo_reader_blob(bundle->reader, variant->blob);
@@ -201,7 +202,8 @@ static struct silo_binary *binary_of_function(const silo_compiled *compiled, sil
     return silo_binary_at(address, error);
 }
 
-/* Verifies a blob, checks that it is trusted, and loads it. Returns NULL with `error` filled. */
+/* Verifies a blob, checks that native code is trusted, and loads the blob unless it is `loaded`
+ * already. Returns NULL if it is, or with `error` filled. */
 static struct silo_binary *load_blob(struct silo_bundle *bundle, uint32_t kernel, uint32_t number,
                                      const struct silo_variant *variant,
                                      const struct silo_used_device *where, bool loaded,

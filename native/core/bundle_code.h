@@ -16,9 +16,10 @@ struct silo_loaded_code {
     struct silo_binary *binary; /* owned: a reference */
 };
 
-/* Returns the loaded code of a variant of kernel number `kernel`, and fills `function`. NULL with
- * SILO_ERROR_UNSUPPORTED (a kind of code that no driver loads), _UNTRUSTED, _DAMAGED and other
- * codes of the reader, _LOAD, _LIMIT, _MEMORY. The caller holds the bundle's lock. */
+/* Returns the loaded code of a variant of kernel number `kernel`, and fills `function`. On failure
+ * returns NULL with SILO_ERROR_UNSUPPORTED (a kind of code that no driver loads), _UNTRUSTED,
+ * _DAMAGED and other codes of the reader, _LOAD, _LIMIT, _MEMORY. The caller holds the bundle's
+ * lock. */
 const struct silo_loaded_code *silo_code_load(struct silo_bundle *bundle, uint32_t kernel,
                                               uint32_t number, const struct silo_variant *variant,
                                               const struct silo_used_device *where,

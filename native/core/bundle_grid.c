@@ -29,7 +29,7 @@ static int read_arrays(const struct silo_kernel_call *call, const struct silo_gr
     for (uint32_t i = 0; i < grid->arrays_used; i++) {
         const uint16_t slot = grid->arrays[i];
         if (slot >= call->tagged.intake->count)
-            continue; /* silo_grid_evaluate fails for this slot */
+            continue; /* no such argument: silo_grid_evaluate reports the error */
         const silo_argument *argument = silo_tagged_argument(&call->tagged, slot);
         const unsigned kind = silo_code_kind(call->tagged.key[slot]);
         if (kind != SILO_VALUE_POINTER && kind != SILO_VALUE_DESCRIPTOR)

@@ -28,13 +28,13 @@ struct silo_kernel {
     struct silo_idle *idle;      /* owned list */
 };
 
-/* Makes the kernel with this number. The caller holds the bundle's lock. NULL with `error` filled.
- */
+/* Makes the kernel with this number. The caller holds the bundle's lock. On failure returns NULL
+ * with `error` filled. */
 struct silo_kernel *silo_kernel_new(struct silo_bundle *bundle, uint32_t index, silo_error *error);
 
 /* Return the kernel with this number or name, which is made at its first use. May be called from
- * any thread. NULL with `error` filled; for an unknown name, SILO_ERROR_NO_KERNEL with the names of
- * all kernels. */
+ * any thread. On failure returns NULL with `error` filled; for an unknown name,
+ * SILO_ERROR_NO_KERNEL with the names of all kernels. */
 struct silo_kernel *silo_kernel_get(struct silo_bundle *bundle, uint32_t index, silo_error *error);
 struct silo_kernel *silo_kernel_named(struct silo_bundle *bundle, const char *name,
                                       silo_error *error);

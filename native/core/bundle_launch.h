@@ -10,7 +10,7 @@ int silo_call_launch(struct silo_kernel_call *call, struct silo_served *served, 
 
 /* Like silo_call_launch, but does not launch: writes the grid to `values`, and the bytes of each
  * parameter to the memory after `values`, at the offset in `places`. Addresses of scratch memory
- * are 0. If the grid is empty, `values` is marked as not enabled. */
+ * are 0. If the grid is empty, `values->enabled` becomes 0. */
 int silo_call_values(struct silo_kernel_call *call, struct silo_served *served,
                      const struct silo_parameter_place *places, struct silo_plan_values *values,
                      silo_error *error);

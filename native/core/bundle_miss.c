@@ -25,8 +25,9 @@ static int is_empty(const struct silo_kernel_call *call, const struct silo_grid_
     return 0;
 }
 
-/* Returns the entry with the grid of a variant whose code is not loaded, made at its first use;
- * NULL with `error` filled. The caller holds the bundle's lock. */
+/* Returns the entry of `kernel->idle` for a variant, with the grid of the variant, whose code is
+ * not loaded. The entry is made at its first use. On failure returns NULL with `error` filled. The
+ * caller holds the bundle's lock. */
 static struct silo_idle *idle_variant(struct silo_kernel *kernel, uint32_t number,
                                       const struct silo_used_device *where, silo_error *error) {
     for (struct silo_idle *entry = kernel->idle; entry != NULL; entry = entry->next)
@@ -64,8 +65,9 @@ static int check_elements(const struct silo_kernel_call *call, silo_error *error
     return 0;
 }
 
-/* Refuses a call on a stream that is being captured: a miss loads code, which drivers forbid during
- * capture. The driver is open at this point. */
+/* Refuses a call on a stream that is being captured: the guard's table does not contain the call,
+ * so that code must be loaded, which drivers forbid during capture. The driver is open at this
+ * point. */
 static int refuse_in_capture(const struct silo_kernel_call *call,
                              const struct silo_used_device *where, silo_error *error) {
     int status = 0;

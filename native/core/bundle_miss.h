@@ -5,8 +5,9 @@
 #include "bundle_call.h"
 
 /* Chooses, loads and remembers a variant for the first call with its key. Returns 0 and sets
- * `*served`. If the call is `launched` and its grid is empty, `*served` stays NULL, because nothing
- * has to be loaded. */
+ * `*served`. `launched`: the caller launches the variant next (it does not only prepare the call).
+ * If `launched` is true and the grid is empty, `*served` stays NULL, because nothing has to be
+ * loaded. */
 int silo_call_miss(struct silo_kernel_call *call, bool launched, struct silo_served **served,
                    silo_error *error);
 

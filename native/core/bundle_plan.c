@@ -13,8 +13,8 @@
 #define MOST_LAUNCHES 16384u
 #define MOST_FORMS 64u
 
-/* A variant as a node of a plan. It is made when a launch of the variant is first added, and freed
- * with the plan. */
+/* The data of all nodes of a plan that launch the same variant. It is made when a launch of the
+ * variant is first added, and freed with the plan. */
 struct part {
     struct part *next; /* owned */
     struct silo_served *served;

@@ -6,7 +6,7 @@
 #include "bundle_call.h"
 #include "bundle_steps.h"
 
-/* Makes an empty plan. NULL with SILO_ERROR_MEMORY. */
+/* Makes an empty plan. On failure returns NULL with SILO_ERROR_MEMORY. */
 struct silo_step_plan *silo_bundle_plan_new(const silo_queue *queue, silo_error *error);
 void silo_bundle_plan_free(struct silo_step_plan *plan);
 
@@ -37,7 +37,8 @@ struct silo_bundle_step *silo_bundle_plan_followed(const struct silo_step_plan *
 /* Launches the step on the stream. If no launch was added, launches the last step again. */
 int silo_bundle_plan_run(struct silo_step_plan *plan, void *stream, silo_error *error);
 
-/* Returns how the last run was launched, and sets `*reason`; NULL before the first run. */
+/* Returns the way in which the last run was launched, and sets `*reason` to the reason for it. Both
+ * are NULL before the first run. */
 const char *silo_bundle_plan_explain(const struct silo_step_plan *plan, const char **reason);
 
 #endif

@@ -115,8 +115,8 @@ static int ruled(const struct silo_call_context *context, const struct silo_grou
     return result;
 }
 
-/* Sets how much the variants of a group assume: the number of facts and constants, and how much
- * narrower than 64 bits its integers are. */
+/* Counts what the variants of a group assume: `assumes` is the number of facts and constants,
+ * `narrow` the sum, over the integer parameters, of the bits that the type lacks to 64. */
 static void specificity(const struct silo_group *group, struct candidate *candidate) {
     const struct silo_signature *signature = group->signature;
     candidate->assumes =

@@ -37,7 +37,7 @@ static silo_cpu_entry *entry_of(const struct silo_function *function) {
     return entry;
 }
 
-/* Runs a launch of one program, without scratch memory and without waiting, on the calling thread.
+/* Runs a launch of one program, which has no scratch memory and never waits, on the calling thread.
  * Little more than a function call is needed, because no other thread takes part. `thread` has run
  * a kernel before, so that the crash report can find it. Of `job` only the member `launch` is set,
  * because the crash report reads no other. */
@@ -76,10 +76,10 @@ static int launch_one(const struct silo_launch *launch, struct silo_cpu_thread *
 /* Programs shorter than this many nanoseconds are not split into parts. */
 #define LEAST_CUT 20000
 
-/* Returns into how many parts each program should be split: the power of two, at most `most`, with
- * the shortest estimated time of the launch. The estimate assumes that each thread runs parts of
- * equal length one after the other. It adds a sixteenth to the total work for each doubling, and
- * five sixteenths for the smallest parts that the kernel allows. */
+/* Returns the number of parts into which each program should be split: the power of two, at most
+ * `most`, with the shortest estimated time of the launch. The estimate assumes that each thread
+ * runs parts of equal length one after the other, and that splitting adds work: a sixteenth of the
+ * unsplit work for each doubling of the parts, and five sixteenths more for `most` parts. */
 static uint32_t best_parts(uint64_t total, uint64_t threads, uint32_t most) {
     uint32_t best = 1;
     uint64_t least = UINT64_MAX;
@@ -93,10 +93,11 @@ static uint32_t best_parts(uint64_t total, uint64_t threads, uint32_t most) {
     return best;
 }
 
-/* Returns into how many parts to split each program. This is more than 1 only if the launch has few
- * programs for its threads, programs are long (`each_cost` is the time of a program in 1/16
- * nanosecond; 0: unknown), and the kernel can split them. To find out, the kernel is called with an
- * empty range of programs: it then sets `parts` to the most parts that it can make. */
+/* Returns the number of parts into which each program is split. It is more than 1 only if the
+ * launch has few programs for its threads, a program takes long or an unknown time (`each_cost`, in
+ * 1/16 nanosecond; 0: unknown), and the kernel can split programs. To find that out, the kernel is
+ * called with an empty range of programs: it then sets `parts` to the most parts that it can make.
+ */
 static uint32_t parts_of(const struct silo_cpu_launch *launch, uint64_t each_cost) {
     const struct silo_cpu_share *share = &launch->share;
     uint64_t threads = (uint64_t)silo_cpu_threads();
@@ -358,7 +359,7 @@ static bool is_function(void *object, const void *address) {
     const ElfW(Sym) *symbol = entry;
     struct segment_search search = {link->l_addr, (ElfW(Addr))address, false};
     dl_iterate_phdr(look_at_segments, &search);
-    /* ELF32_ST_TYPE is the same macro */
+    /* also right for 32-bit symbols: ELF32_ST_TYPE is the same macro */
     return ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && search.runs;
 }
 #else

@@ -15,8 +15,8 @@ extern const struct silo_driver silo_cpu_driver;
 void *silo_cpu_open(const void *data, size_t size, const char *directory, char *error,
                     size_t error_size);
 
-/* Returns the kernel with this name. NULL with `error` filled if the object itself does not define
- * the kernel (a library that the object depends on does not count). */
+/* Returns the kernel with this name. Returns NULL with `error` filled if the object itself does not
+ * define the kernel (a library that the object depends on does not count). */
 void *silo_cpu_symbol(void *object, const char *name, char *error, size_t error_size);
 
 void silo_cpu_close(void *object);

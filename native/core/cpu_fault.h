@@ -20,8 +20,9 @@ struct silo_fault {
 /* Functions for kernels with atomics (cpu_turns.c): a kernel calls `enter` before its first program
  * and `leave` after its last. `wants` is the set of modes (bits) that the kernel can run in;
  * `enter` returns the mode that it must run in. Mode 1: no other kernel with atomics runs until
- * `leave`. Mode 2: all running kernels change an address only while they hold the lock of its
- * block. Mode 0, which is always allowed: the kernel uses atomic instructions. */
+ * `leave`. Mode 2: all running kernels change memory only while they hold the lock of the block
+ * that contains the address. Mode 0, which is always allowed: the kernel uses atomic instructions.
+ */
 struct silo_cpu_turns {
     uint32_t (*enter)(void *context, uint32_t wants);
     void (*leave)(void *context);
@@ -56,8 +57,8 @@ struct silo_context {
     uint32_t entered; /* enum silo_cpu_turn: the last result of turns->enter, for turns->leave */
     const struct silo_cpu_turns *turns; /* NULL: the kernel need not enter and leave */
     /* If above 1, each program is split into this many parts, and the program numbers that the
-     * kernel gets count parts. SILO_CPU_MOST_PARTS in a call without programs is a question: the
-     * kernel replaces it by the most parts into which it can split a program. */
+     * kernel gets count parts. If this is SILO_CPU_MOST_PARTS and the range of programs is empty,
+     * the kernel replaces it by the most parts into which it can split a program. */
     uint32_t parts;
     uint32_t held;      /* whether `memory` holds anything; 0 when the thread begins the launch */
     uint64_t memory[8]; /* for the kernel's use, kept between its calls in a launch */

@@ -55,8 +55,8 @@ struct silo_cpu_job {
     SILO_CPU_APART _Atomic uint64_t spent;
     /* Time of a program on the fastest thread, in 1/16 nanosecond; UINT64_MAX: unknown. */
     _Atomic uint64_t fastest;
-    /* The members up to `gate` are used only if programs may wait for each other (cpu_waiting.c):
-     */
+    /* The members up to `gate` are used only if programs may wait for each other (cpu_waiting.c,
+     * which also defines the lock `crowd.mutex`): */
     bool gated; /* added threads (helpers) wait until all have started; guarded by crowd.mutex */
     uint32_t helpers; /* threads made for this launch that still exist; guarded by crowd.mutex */
     _Atomic uint32_t inside; /* threads that run programs or are about to */

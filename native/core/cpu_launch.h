@@ -19,11 +19,11 @@ typedef int32_t silo_cpu_entry(void *const *params, const uint32_t grid[3], uint
 /* This is a child forked within the launch, and other threads of the parent ran part of it. */
 #define SILO_CPU_FORKED (-4)
 
-/* How a launch is divided among threads. `chunk`: the most programs that a thread takes at once;
- * chunks are smaller if programs take long (cpu_pace.c). `threads`: the most threads. 0: the
- * default. With a chunk of 1, programs may wait for each other: if one waits for a program that has
- * not begun, threads are added, up to `together` in all. `cooperative`: all programs run at once.
- */
+/* How a launch is divided among threads. `chunk`: the most programs that a thread takes at once (0:
+ * the default); chunks are smaller if programs take long (cpu_pace.c). `threads`: the most threads
+ * (0: the default). With a chunk of 1, programs may wait for each other: if one waits for a program
+ * that has not begun, threads are added, up to `together` in all. `cooperative`: all programs run
+ * at once. */
 struct silo_cpu_share {
     uint32_t chunk, threads, together;
     bool cooperative;

@@ -19,14 +19,15 @@
 /* After a chunk of fewer than SHORT nanoseconds, the next chunk may be GROWTH times as large. */
 #define SHORT UINT64_C(1000000)
 #define GROWTH 8
-/* After a chunk of more than LONG nanoseconds, the next chunk should take LIKED. With a clock that
- * moves every 10 ms, chunks of equal programs take at most 80 ms. */
+/* After a chunk of more than LONG nanoseconds, the next chunk should take LIKED. A clock that moves
+ * every 10 ms may measure 0 for a chunk of almost 10 ms, so that the next chunk, GROWTH times as
+ * large, takes at most 80 ms if all programs take the same time. */
 #define LONG UINT64_C(16000000)
 #define LIKED UINT64_C(8000000)
 /* Nanoseconds between two checks for signals by a thread that runs programs. A check may have to
  * wait for the GIL. */
 #define ASK_RUNNING UINT64_C(50000000)
-/* The same interval for a thread whose program only waits. */
+/* Nanoseconds between two checks for signals by a thread whose program only waits. */
 #define ASK_WAITING 20000000
 
 struct silo_cpu_python silo_cpu_python;
@@ -55,8 +56,8 @@ void silo_cpu_ask(struct silo_cpu_job *job) {
      * is in the launch, because taking it ends this thread if the process is exiting. */
     if (job->launch->holds_lock && job->let_go == NULL && silo_cpu_python.let_go != NULL)
         job->let_go = silo_cpu_python.let_go();
-    /* Only the main thread checks: other threads get no signals, and taking the GIL might end them.
-     */
+    /* Only the main thread checks: Python handles signals in no other thread, and taking the GIL
+     * ends a thread if the process is exiting. */
     if (silo_cpu_python.interrupted != NULL && pthread_equal(job->launcher, silo_cpu_python.main) &&
         silo_cpu_python.interrupted()) {
         int none = 0; /* a signal does not replace an error that is already set */

@@ -2,15 +2,15 @@
 
 #include <stddef.h>
 
-/* An OpenMP team whose threads never sleep may be kept awake by Silo's launches alone. So after
- * HOLD nanoseconds of launches on the team, the team rests: launches use the pool's own threads for
- * REST nanoseconds, or until the team's threads sleep. If they are still awake after REST, other
- * calls keep them awake, and the next rest comes after twice the time. */
+/* An OpenMP team whose threads never sleep may be kept awake by Silo's launches alone. To find out,
+ * the team rests after HOLD nanoseconds of launches on it: launches use the pool's own threads for
+ * REST nanoseconds, or until the team's threads sleep. If they are still awake after REST, the
+ * calls of another library keep them awake, and the next rest comes after twice the time. */
 #define HOLD UINT64_C(1000000000)
 #define MOST_HOLD UINT64_C(64000000000)
 #define REST UINT64_C(25000000)
-/* Two launches with a gap below CLOSE leave no time for another call to use the team. If all
- * launches of the last HOLD / SURE were this close, only Silo uses the team, and a longer rest
+/* Two launches with a gap below CLOSE leave another library no time to use the team. If all gaps in
+ * the last HOLD / SURE nanoseconds were so short, only Silo uses the team, and a longer rest
  * (SURE_REST) costs nothing. The longer rest is needed on a busy machine, where the threads take
  * longer to fall asleep. */
 #define CLOSE UINT64_C(10000)
@@ -28,12 +28,12 @@
  * SPREAD_FROM; if spreading took longer than QUICK, an avoided team stays avoided. */
 #define SPREAD_FROM UINT64_C(1000000)
 #define QUICK UINT64_C(500000)
-/* A team whose threads came late is avoided. It is tried again after SOON nanoseconds at the
- * latest, because launches on the pool's threads take several times as long while the team's
- * threads spin. If the team is late again, it is avoided for TIMES_LOST times the time that its
- * late launches lost, so that trying costs at most a twentieth of the time. Each late launch after
- * that doubles this time, up to MOST_TIMES_LOST times the loss of that launch. Without these
- * limits, launches that lost a fraction of a millisecond would avoid the team for seconds. */
+/* A team whose threads came late is avoided. It is tried again after at most SOON nanoseconds,
+ * because launches on the pool's threads take several times as long while the team's threads spin.
+ * If the team is then late again, it is avoided for TIMES_LOST times the time that its late
+ * launches lost, so that trying costs at most a twentieth of the time. Each further late launch
+ * doubles this time, up to MOST_TIMES_LOST times the loss of that launch. Without these limits,
+ * launches that lost a fraction of a millisecond would avoid the team for seconds. */
 #define SOON UINT64_C(4000000)
 #define TIMES_LOST 20
 #define MOST_TIMES_LOST 400
@@ -107,7 +107,8 @@ bool silo_cpu_stay_rests(struct silo_cpu_stay *stay, bool awake, uint64_t gap, u
     if (stay->rests_from == 0 && (sure || now - stay->since > hold))
         stay->rests_from = now;
     if (stay->rests_from != 0 && now - stay->rests_from > (sure ? SURE_REST : REST)) {
-        /* The team's threads did not fall asleep, so other calls keep the team awake. */
+        /* The team's threads did not fall asleep, so the calls of another library keep them awake.
+         */
         stay->rests_from = 0;
         stay->since = now;
         stay->hold = 2 * hold < MOST_HOLD ? 2 * hold : MOST_HOLD;

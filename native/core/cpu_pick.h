@@ -1,5 +1,6 @@
 /* Picks the threads that run a launch of several threads: the pool's own, or the team of a loaded
- * OpenMP runtime. The decision follows from facts; nothing is tried and no times are compared.
+ * OpenMP runtime. The decision follows from the state of these threads; no launch is run both ways
+ * to compare the times.
  *
  * An OpenMP runtime's threads spin on their CPUs for milliseconds after their last parallel region.
  * While they spin, the pool's threads would share the CPUs with them, so the launch runs on the
@@ -44,7 +45,7 @@ struct silo_cpu_facts {
     enum silo_cpu_pool_kind kind; /* the setting SILO_POOL */
     bool needs_own;               /* the launch cannot run on an OpenMP team */
     int team;    /* number of threads in the calling thread's team; 0: it has no team */
-    int threads; /* number of threads that the launch's work is worth */
+    int threads; /* number of threads for which the launch has enough work */
     int cpus;    /* number of CPUs that the process may use */
     bool taken;  /* another thread uses the runtime's threads; only set with SILO_CPU_OPENMP */
     bool awake, late, rests; /* states of the calling thread's team (SILO_CPU_OWN_ASLEEP, _LATE,
@@ -69,8 +70,7 @@ uint64_t silo_cpu_grain(enum silo_cpu_reason reason, bool awake);
 struct silo_cpu_stay {
     uint64_t since; /* start of the current series of launches on the team; 0: the last launch was
                        not on the team */
-    /* start of the last launch that came long enough after the one before for another call to use
-     * the team in between */
+    /* start of the last launch before which another library had time to use the team */
     uint64_t apart;
     uint64_t hold;       /* how long a series may last before the team rests; 0: the default */
     uint64_t rests_from; /* start of the team's rest; 0: the team does not rest */
@@ -78,11 +78,11 @@ struct silo_cpu_stay {
                         0: the team is not avoided */
     uint64_t away;   /* how long to avoid the team if spreading its threads did not help; 0: not
                         decided yet */
-    uint64_t lost;   /* time lost in the current run of late launches */
+    uint64_t lost;   /* time lost in the current series of late launches */
     uint64_t last;   /* time lost in the last late launch */
     int late;        /* number of late launches in a row */
-    bool spread;     /* the threads were spread over the CPUs after the last launch on time */
-    bool vain;       /* the threads were spread, but launches on the team were still late */
+    bool spread; /* the threads were spread over the CPUs since the last launch that was not late */
+    bool vain;   /* the threads were spread, but launches on the team were still late */
 };
 
 /* Returns whether the team rests during a launch at `now`, `gap` nanoseconds after the one before.

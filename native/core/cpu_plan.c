@@ -41,15 +41,17 @@ struct cpu_plan {
     int width;     /* the most threads that can have work at the same time */
     bool together; /* whether some nodes can run at the same time */
     uint64_t scratch_bytes;
-    bool nested; /* a kernel that is using this thread's scratch memory launched the replay */
+    bool nested; /* the replay was launched by a kernel that runs on this thread and uses its
+                    scratch memory */
     uint8_t *block, *memory; /* `memory` is owned; `block` is the aligned address in it */
     void **params;
     uint32_t *next;
     _Atomic uint32_t *queue;      /* node numbers that may begin, plus 1; 0: not written yet */
     struct silo_plan_trial trial; /* decides between running in order and together */
-    /* The state of the current replay: */
+    /* The state of the current replay: how many nodes were put into `queue`, were taken from it,
+     * and are finished. */
     _Atomic uint32_t queued, taken, done;
-    _Atomic int failed; /* number of the node that failed, plus 1 */
+    _Atomic int failed; /* number of the node that failed, plus 1; 0: none */
     int code;
     char text[sizeof(((struct silo_fault *)0)->text)];
 };

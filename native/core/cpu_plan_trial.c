@@ -9,13 +9,14 @@
  * each comparison with the same result. A comparison costs four replays of the slower way. */
 #define FEWEST 64
 #define MOST 1000
-/* Two times count as equal if their ratio is above 7/8: choosing the slower way then costs little,
- * and noise would decide. */
+/* If the ratio of two times is above 7/8, they count as equal: noise would decide which is shorter,
+ * and choosing the slower way costs little. */
 #define NEAR_PART 8
-/* This many slower replays in a row are not chance. */
+/* If this many replays in a row were slower than the shortest replay of the other way, that is not
+ * chance, and the next comparison may start early. */
 #define SLOW 8
-/* Slow replays may start the next comparison early, but only after 1/16 of the replays that were
- * planned to come before it. */
+/* Slow replays start the next comparison only after 1/16 of the replays that were planned to come
+ * before it. */
 #define EARLIEST_PART 16
 
 const char *const silo_plan_trial_texts[SILO_TRIAL_REASONS] = {

@@ -16,7 +16,7 @@ enum silo_plan_trial_reason {
     SILO_TRIAL_MEASURES,   /* the ways are being compared */
     SILO_TRIAL_AGAIN,  /* the ways are compared again: replays were slower than the shortest replay
                           of the other way */
-    SILO_TRIAL_SHORT,  /* a replay on one thread is so short that threads cannot help */
+    SILO_TRIAL_SHORT,  /* a replay on one thread is so short that more threads cannot help */
     SILO_TRIAL_NEAR,   /* both ways took about the same time; they are compared again soon */
     SILO_TRIAL_FASTER, /* this way was faster in one comparison; the ways are compared again soon */
     SILO_TRIAL_CONFIRMED, /* this way was faster in several comparisons */
@@ -47,7 +47,7 @@ void silo_plan_trial_init(struct silo_plan_trial *trial);
  * launch is worth several threads by itself. */
 enum silo_plan_order silo_plan_trial_next(struct silo_plan_trial *trial, int threads, bool large);
 
-/* Records that a replay that was run in the order `order` took `duration` nanoseconds. */
+/* Records that a replay, which ran in order or together (`order`), took `duration` nanoseconds. */
 void silo_plan_trial_record(struct silo_plan_trial *trial, enum silo_plan_order order,
                             uint64_t duration);
 

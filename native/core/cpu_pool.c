@@ -34,11 +34,11 @@
 /* A launch of fewer than this many nanoseconds stays on the calling thread: even a thread that is
  * awake takes a microsecond or two to join and leave. */
 #define LEAST_SHARED 5000
-/* Of the nanoseconds that a thread spends in programs, at most this many may go into fetching the
- * launch, its code and its arrays from other CPUs' caches. */
+/* The most nanoseconds that a thread is assumed to spend on fetching the launch, its code and its
+ * arrays from other CPUs' caches. They are measured as time in programs. */
 #define MOST_JOINING 4000
-/* With SILO_POOL=openmp: for this many nanoseconds after a launch, the team's threads are taken to
- * be awake. libgomp's threads spin for some milliseconds, libomp's for 200. */
+/* With SILO_POOL=openmp: the team's threads are assumed to be awake for this many nanoseconds after
+ * a launch. libgomp's threads spin for some milliseconds, libomp's for 200. */
 #define TEAM_LOOKS 1000000
 /* The estimated nanoseconds of a launch whose programs were never timed. */
 #define USUAL_LAUNCH 1000000
@@ -79,8 +79,8 @@ static struct {
     .mutex = PTHREAD_MUTEX_INITIALIZER,
 };
 
-/* Launches of this thread in which other threads may take part, the innermost first. One of them
- * may hold pool.launch. */
+/* Launches of this thread in which other threads may take part, the innermost first. The thread may
+ * hold pool.launch for one of them. */
 static _Thread_local struct silo_cpu_job *shared;
 
 /* The history of this thread's launches on its OpenMP team. */
@@ -278,7 +278,8 @@ static struct silo_cpu_facts gather(const struct silo_cpu_job *job, const struct
     return facts;
 }
 
-/* Plans a launch that may use several threads. `each_cost` is the time of a program. */
+/* Decides how many and which threads run a launch that may use several. `each_cost` is the time of
+ * a program in 1/16 nanosecond; 0: unknown. */
 static struct plan plan_for(const struct silo_cpu_job *job, uint64_t each_cost, int threads) {
     const uint64_t total = job->launch->total;
     /* `ended` is read before the clock. Otherwise a launch of another thread could end in between,
@@ -305,8 +306,8 @@ static struct plan plan_for(const struct silo_cpu_job *job, uint64_t each_cost, 
     return plan;
 }
 
-/* The point to which the launching thread leaves the parallel region with longjmp. Only the thread
- * that holds pool.launch uses it. */
+/* The target of the longjmp with which the launching thread leaves a parallel region. Only the
+ * thread that holds pool.launch uses it. */
 static jmp_buf out_of_region;
 
 static void work_in_team(void *argument) {
@@ -314,8 +315,8 @@ static void work_in_team(void *argument) {
     const int number = silo_cpu_team_number();
     if (number < job->team)
         silo_cpu_work_on(job, (uint32_t)number);
-    if (job->alone) /* this process was forked during the launch: at the end of the region it would
-                       wait for threads that it does not have */
+    if (job->alone) /* this process was forked during the launch: the end of the region would wait
+                       for threads that exist only in the parent */
         longjmp(out_of_region, 1);
 }
 
@@ -381,8 +382,8 @@ static void run_shared(struct silo_cpu_job *job, const struct plan *plan) {
 static struct silo_cpu_part parts[SILO_CPU_MOST_THREADS];
 SILO_CPU_APART static _Atomic uint64_t open_parts[SILO_CPU_MOST_THREADS / 64];
 
-/* Divides a launch among threads: a part for each thread unless programs may wait for each other,
- * and the sizes of the first and the largest chunk. The caller holds pool.launch. */
+/* Sets how a launch is divided among threads: a part for each thread, unless programs may wait for
+ * each other, and the sizes of the first and the largest chunk. The caller holds pool.launch. */
 static void divide(struct silo_cpu_job *job, uint64_t each_cost, int threads) {
     if (job->launch->share.chunk == 0) {
         const uint64_t pieces = (uint64_t)threads * CHUNKS_PER_THREAD;
@@ -421,9 +422,10 @@ static void count_begun(struct silo_cpu_job *job) {
 }
 
 /* Returns the time of a program of a finished launch, in 1/16 nanosecond. Only time in programs
- * counts. Waking and waiting are left out, because otherwise a launch that was slow because it used
- * many threads would be estimated as worth many threads. For the same reason the time that joining
- * may have cost is subtracted, but the result is at least the time of the fastest thread. */
+ * counts, not the time for waking threads and waiting: otherwise a launch that was slow because it
+ * used many threads would seem to have work for many threads. For the same reason the time that
+ * joining may have cost is subtracted, but the result is at least the time of the fastest thread.
+ */
 static uint64_t each_took(const struct silo_cpu_job *job, int threads) {
     const uint64_t spent = atomic_load_explicit(&job->spent, memory_order_relaxed) &
                            ((UINT64_C(1) << SILO_CPU_AT_WORK) - 1);
@@ -543,8 +545,9 @@ void silo_cpu_use_pool(enum silo_cpu_pool_kind kind) {
  * pool.launch is not taken: a launch may take minutes, and may need the GIL, which the forking
  * thread holds. A child has only the thread that forked; it starts workers at its first launch. */
 static void before_fork(void) {
-    silo_loader_before_fork(); /* first, because it may wait for another thread that holds the
-                                  loader's lock and launches, which may need the locks below */
+    silo_loader_before_fork(); /* first, because it may wait for a thread that holds the loader's
+                                  lock; that thread may launch a kernel, for which it may need the
+                                  locks below */
     pthread_mutex_lock(&pool.mutex);
     silo_cpu_workers_before_fork();
 }

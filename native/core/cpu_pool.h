@@ -37,8 +37,8 @@ int silo_cpu_set_spin(int microseconds);
 #define SILO_CPU_SPIN 50 /* the default */
 
 /* silo_cpu_spinning returns the spin time in nanoseconds. silo_cpu_looking returns how long the
- * pool's threads really spin after the last launch: less, if launches usually come only after the
- * threads have gone to sleep. */
+ * pool's threads really spin after the last launch: less than the spin time if launches usually
+ * come only after the threads have gone to sleep. */
 uint64_t silo_cpu_spinning(void);
 uint64_t silo_cpu_looking(void);
 

@@ -39,8 +39,8 @@ static bool first_line(const char *path, char *line, int size) {
     return is_read;
 }
 
-/* Returns how many threads a quota of CPU time in each period keeps busy; 0 if the quota is
- * unlimited or the texts are not numbers. */
+/* Returns the number of threads that a quota of CPU time in each period can keep busy, rounded
+ * down, but at least 1; 0 if the quota is unlimited or the texts are not numbers. */
 static int threads_of(const char *quota, const char *period) {
     const long long time = strtoll(quota, NULL, 10), each = strtoll(period, NULL, 10);
     if (time <= 0 || each <= 0)
@@ -58,12 +58,13 @@ static int less(int left, int other) {
 static int quota_in(const char *folder) {
     char path[MOST_PATH + 32], line[64], period[64];
     snprintf(path, sizeof path, "%s/cpu.max", folder);
-    if (first_line(path, line, sizeof line)) { /* "50000 100000", or "max 100000" */
+    /* quota and period: "50000 100000", or "max 100000" without a quota */
+    if (first_line(path, line, sizeof line)) {
         const char *space = strchr(line, ' ');
         return space != NULL ? threads_of(line, space + 1) : 0;
     }
     snprintf(path, sizeof path, "%s/cpu.cfs_quota_us", folder);
-    if (!first_line(path, line, sizeof line)) /* "50000", or "-1" */
+    if (!first_line(path, line, sizeof line)) /* the quota: "50000", or "-1" without one */
         return 0;
     snprintf(path, sizeof path, "%s/cpu.cfs_period_us", folder);
     return first_line(path, period, sizeof period) ? threads_of(line, period) : 0;
@@ -97,7 +98,8 @@ int silo_cpu_quota(const char *root) {
     if (file == NULL)
         return 0;
     int quota = 0;
-    while (fgets(line, sizeof line, file) != NULL) { /* "0::/group", "4:cpu,cpuacct:/group" */
+    /* a line of cgroup v2: "0::/group"; of v1: "4:cpu,cpuacct:/group" */
+    while (fgets(line, sizeof line, file) != NULL) {
         line[strcspn(line, "\n")] = '\0';
         char *kinds = strchr(line, ':'), *group = kinds != NULL ? strchr(kinds + 1, ':') : NULL;
         if (group == NULL)

@@ -41,7 +41,8 @@ static struct {
     _Atomic bool lost;
     /* the thread (silo_cpu_team_take) that may use the team; NULL: none */
     _Atomic(const void *) user;
-    /* libraries loaded so far, at the last search; guarded by the loader's lock */
+    /* how many libraries the process had loaded so far at the last search (dlpi_adds); guarded by
+     * the loader's lock */
     unsigned long long adds;
 } team;
 
@@ -166,7 +167,7 @@ void silo_cpu_team_run(void (*body)(void *), void *argument) {
     if (team.parallel != NULL) {
         team.parallel(body, argument, 0, 0);
     } else {
-        /* 2: the flag of this ABI's version */
+        /* flag 2 (KMP_IDENT_KMPC): the struct has the layout for C */
         struct source_location location = {.flags = 2, .source = ";silo;launch;0;0;;"};
         team.fork_call(&location, 2, run_one, body, argument);
     }
@@ -175,5 +176,6 @@ void silo_cpu_team_run(void (*body)(void *), void *argument) {
 void silo_cpu_team_lost(void) {
     atomic_store(&team.lost, atomic_load(&team.is_searched));
     atomic_store(&team.user, NULL);
-    team.adds = 0; /* another thread's search may have been interrupted by the fork */
+    team.adds = 0; /* so that the child searches again: the fork may have interrupted another
+                      thread's search */
 }

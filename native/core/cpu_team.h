@@ -13,15 +13,17 @@ enum silo_cpu_runtime {
                                cannot be determined */
 };
 
-/* Searches the loaded libraries, again if libraries were loaded since the last search. May be
- * called from any thread. */
+/* Returns the result of searching the loaded libraries for OpenMP runtimes. Until a runtime is
+ * chosen, searches again if libraries were loaded since the last search. May be called from any
+ * thread. */
 enum silo_cpu_runtime silo_cpu_team_find(void);
 
-/* Returns the path of the runtime, or NULL if there is not exactly one. */
+/* Returns the path of the runtime whose threads Silo may use, or NULL if the search found no such
+ * runtime (enum silo_cpu_runtime). */
 const char *silo_cpu_team_path(void);
 
-/* Whether this thread is in a parallel region of the runtime, so that other threads of the region
- * run. */
+/* Whether this thread is in a parallel region of the runtime, whose other threads run at the same
+ * time. */
 bool silo_cpu_team_inside(void);
 
 /* Returns how many threads a team of this thread has by the runtime's setting. 0: no runtime is
@@ -29,9 +31,9 @@ bool silo_cpu_team_inside(void);
  * libgomp would wait for threads that do not exist. */
 int silo_cpu_team_size(void);
 
-/* Returns whether `thread` may have a team: only the first thread that calls this may, until it
- * ends (silo_cpu_team_drop). A second team would add OpenMP threads of its own, which spin for a
- * while after each launch. */
+/* silo_cpu_team_take returns whether `thread` may have a team. Only one thread may: the first that
+ * calls this function, until silo_cpu_team_drop is called when it ends. A second team would add
+ * OpenMP threads of its own, which spin for a while after each launch. */
 bool silo_cpu_team_take(const void *thread);
 void silo_cpu_team_drop(const void *thread);
 
@@ -39,8 +41,9 @@ void silo_cpu_team_drop(const void *thread);
 int silo_cpu_team_number(void);
 
 /* Calls `body` on each thread of a team of silo_cpu_team_size threads, including the calling one,
- * and returns when all calls have returned. The team never has fewer threads: libgomp ends the
- * threads that a team does not need, and would have to start them again for torch. */
+ * and returns when all calls have returned. The team is never smaller, even if the launch needs
+ * fewer threads: libgomp ends the threads that a team does not need, and would have to start them
+ * again for torch. */
 void silo_cpu_team_run(void (*body)(void *), void *argument);
 
 /* Call this in a child made by fork(), which has no team. */

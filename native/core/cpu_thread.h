@@ -56,8 +56,9 @@ SILO_INLINE const void *silo_cpu_mark(void) {
 /* the first thread that ran a kernel */
 extern struct silo_cpu_thread *_Atomic silo_cpu_first_thread;
 
-/* Return the calling thread's entry in thread-local storage (or NULL), a new entry, and larger
- * scratch memory, for the inline functions below. NULL if out of memory. */
+/* For the inline functions below: return the calling thread's entry in thread-local storage (or
+ * NULL), make a new entry, and enlarge a thread's scratch memory. The last two return NULL if out
+ * of memory. */
 struct silo_cpu_thread *silo_cpu_stored_thread(void);
 struct silo_cpu_thread *silo_cpu_new_thread(void);
 void *silo_cpu_grow_scratch(struct silo_cpu_thread *thread, uint64_t bytes);

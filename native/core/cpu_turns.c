@@ -1,7 +1,7 @@
 /* Controls which kernels with atomics run at the same time. A single word counts the running
  * kernels of each mode. Kernels that run alone or with locks never wait for another program, so
  * that they always finish their chunk; a kernel that can run in neither of these modes waits until
- * they have. */
+ * they have finished. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -52,7 +52,8 @@ static SILO_NOINLINE void await_end(void) {
     }
 }
 
-/* Counts one more kernel that locks, and returns true, unless kernels of the other modes run. */
+/* Returns false if kernels of another mode run. Otherwise counts one more kernel that locks, and
+ * returns true. */
 static bool may_lock(void) {
     uint32_t now = atomic_load_explicit(&running, memory_order_relaxed);
     while ((now & (ALONE | OTHERS)) == 0)

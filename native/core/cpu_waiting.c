@@ -28,7 +28,8 @@
 /* Iterations (that yield the CPU) between two looks at the clock. */
 #define GLANCE 16
 /* Threads are added if programs are left and none began for this many nanoseconds. A thread that
- * holds a lock for which other threads wait seldom loses its CPU for longer. */
+ * holds a lock seldom loses its CPU for longer, so that waiting for such a lock seldom adds
+ * threads. */
 #define STALLED 2000000
 /* If no threads can be added, the launch is given up after this many nanoseconds. */
 #define STUCK UINT64_C(10000000000)

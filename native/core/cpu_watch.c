@@ -93,7 +93,7 @@ static bool is_runnable(int thread) {
     const ssize_t size = read(file, text, sizeof text - 1);
     close(file);
     text[size > 0 ? size : 0] = '\0';
-    const char *name_end = strrchr(text, ')'); /* "17 (any name) R ..." */
+    const char *name_end = strrchr(text, ')'); /* tid, name and state: "17 (any name) R ..." */
     return name_end != NULL && strncmp(name_end, ") R", 3) == 0;
 }
 
@@ -129,8 +129,8 @@ static void answer(void *argument) {
 
 static void run_on_whole_team(void (*body)(void *), void *argument) {
     sigset_t old_signals;
-    silo_cpu_block_signals(
-        &old_signals); /* a handler that forks would leave the child in the region */
+    /* a signal handler that forks would leave the child inside the region */
+    silo_cpu_block_signals(&old_signals);
     silo_cpu_team_run(body, argument);
     pthread_sigmask(SIG_SETMASK, &old_signals, NULL);
 }
@@ -185,8 +185,9 @@ static uint64_t last_clock(int thread, int likely) {
     return 0;
 }
 
-/* Finds the threads of this process that are awake, except the calling thread and the pool's, and
- * returns their number. `others`: the number of threads that were checked. */
+/* Finds the threads of this process that are awake, except the calling thread and the pool's
+ * threads. Writes their tids to `awake` and returns their number. `*others` is set to the number of
+ * threads that were checked. */
 static int look_through(int awake[MOST_THREADS], int *others) {
     int threads[MOST_THREADS], count = 0, checked = 0;
     uint64_t clocks[MOST_THREADS];
@@ -240,13 +241,14 @@ static bool look(int size, uint64_t about, uint64_t gap, uint64_t now) {
         const enum state second = state_of(watch.tids[0], &watch.clock[0], watch.awake);
         if (second == ON ||
             (second == OFF && state_of(watch.tids[1], &watch.clock[1], watch.awake) == ON)) {
-            if (watch.size != size) /* the team changed: it has another last thread */
+            if (watch.size != size) /* the team has another size, and so another last thread */
                 call_roll(size);
             return true;
         }
         if (second == OFF)
             return false;
-        watch.size = 0; /* the runtime has ended these threads */
+        /* the team's second thread has ended, so that the team's tids are unknown again */
+        watch.size = 0;
     }
     const uint64_t pause = about >= LONG_LAUNCH ? LEAST_PAUSE : watch.pause;
     if (gap < CLOSE || (watch.scanned != 0 && now - watch.scanned < pause))

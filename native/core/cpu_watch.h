@@ -12,9 +12,9 @@
  * matter, otherwise every few milliseconds, and remembers the result. Returns false on systems
  * other than Linux.
  *
- * The calling thread must not be in a parallel region. Once, one empty region is run on its team to
- * learn the tids of its threads, but only while other threads of the process are on CPUs, so that a
- * thread that never used the runtime usually gets no team. */
+ * The calling thread must not be in a parallel region. To learn the tids of the team's threads, an
+ * empty region is run once on the team, but only while other threads of the process are on CPUs, so
+ * that a thread that never used the runtime usually gets no team. */
 bool silo_cpu_watch_awake(int size, uint64_t about, uint64_t gap, uint64_t now);
 
 /* Lets all threads of the calling thread's team sleep for an instant. When a thread wakes, the

@@ -39,7 +39,7 @@ struct worker {
     APART _Atomic uint64_t called;
     _Atomic bool asleep; /* asleep or about to be; written under `mutex` */
     int number;
-    _Atomic int system_number; /* its thread's tid; 0: the thread has not begun */
+    _Atomic int system_number; /* tid of the worker's thread; 0: the thread has not begun */
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t wake;
@@ -72,8 +72,8 @@ static struct {
 
 static struct worker workers[SILO_CPU_MOST_THREADS - 1];
 
-/* Spins until `called` differs from `last_call`, for at most `most` nanoseconds. Returns whether it
- * changed. */
+/* Spins until `called` differs from `last_call`, for at most `most` nanoseconds. Returns whether
+ * `called` differs. */
 static bool spin_until_called(const struct worker *worker, uint64_t last_call, uint64_t most) {
     const uint64_t until = most != 0 ? silo_cpu_now() + most : 0;
     do
@@ -124,7 +124,8 @@ static void wake(struct worker *worker) {
 /* Ends this thread's use of the job, after `enter` succeeded or failed. The job must not be touched
  * afterwards. */
 static void leave(void) {
-    /* The same handshake as in `await_call`, between `gate` and `awaited`. */
+    /* As in `await_call`, each thread writes one of `gate` and `awaited` and then reads the other,
+     * so that at least one thread sees the other's write. */
     const uint64_t old_gate = atomic_fetch_sub(&crew.gate, 1);
     if ((old_gate & INSIDE) != 1 || (old_gate & CLOSED) == 0 || !atomic_load(&crew.awaited))
         return;
@@ -241,8 +242,9 @@ void silo_cpu_workers_run(struct silo_cpu_job *job, int helpers, uint32_t first,
     while (
         !atomic_compare_exchange_weak(&crew.gate, &gate, crew.number << NUMBER | (gate & INSIDE)))
         ;
-    /* Helpers 0 and 1, which the launching thread wakes, are called last: they then find the other
-     * helpers, which they wake, already called. */
+    /* The helpers' `called` is set from the last helper to the first. Helpers 0 and 1, which the
+     * launching thread wakes, come last, because they wake other helpers, whose `called` must be
+     * set by then. */
     for (int i = helpers; i-- > 0;)
         if (i >= 2)
             atomic_store_explicit(&workers[i].called, crew.number, memory_order_release);

@@ -29,8 +29,8 @@ void silo_cpu_workers_keep(int count);
 void silo_cpu_workers_spin(uint64_t nanoseconds);
 uint64_t silo_cpu_workers_spinning(void);
 
-/* Set and return the time in nanoseconds, at most the spin time, for which workers spin after this
- * launch and later ones. */
+/* Set and return how long workers spin after this launch and later ones, in nanoseconds: at most
+ * the spin time. */
 void silo_cpu_workers_look(uint64_t nanoseconds);
 uint64_t silo_cpu_workers_looking(void);
 

@@ -383,7 +383,7 @@ static int graph_add(void *graph, const struct silo_launch *launch, void *const 
         (const struct cuda_launch_attribute *)launch->function->attributes;
     int code = cu.graph_add(node, graph, after, after_count, &params);
     for (uint32_t i = 0; i < launch->function->attribute_count && code == 0; i++)
-        /* this attribute works on streams only */
+        /* this attribute works on streams only, not in graphs */
         if (attributes[i].id != CUDA_ATTRIBUTE_PROGRAMMATIC_SERIALIZATION)
             code = cu.graph_attribute(*node, attributes[i].id, &attributes[i].value);
     return code;

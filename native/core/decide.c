@@ -34,9 +34,10 @@ static const int64_t *fact_named(const struct silo_call_device *device, struct s
 
 /* ---- derived constants ---- */
 
-/* The state of evaluating a kernel's derived constants one after the other. Names in their
- * expressions are looked up here: as arguments, config values or device facts. A derived constant
- * that is already computed is found like a value of the config. */
+/* The state of evaluating a kernel's derived constants (constexpr values that the kernel declares
+ * as expressions) one after the other. Names in these expressions are looked up here: as arguments,
+ * config values or device facts. A derived constant that is already computed is found like a value
+ * of the config. */
 struct derivation {
     const struct silo_call_context *at;
     const struct silo_config *config;

@@ -86,7 +86,7 @@ static int open_elf(const void *data, size_t size, struct elf *elf, silo_error *
 
 /* Reads the attributes of .nv.info: each is a format, a code, and either a 16-bit value or a size
  * followed by as many bytes. Parameters are numbered by their ordinal and may come in any order.
- * Returns their number. */
+ * Returns the number of parameters. */
 static int64_t read_info(struct bytes info, struct silo_parameter_place *places, size_t room,
                          silo_error *error) {
     enum { SIZED = 4, KPARAM_INFO = 0x17, KPARAM_BYTES = 12 };

@@ -16,8 +16,9 @@ struct silo_parameter_place {
 };
 
 /* Reads the places of the parameters of kernel `entry`, in order. Writes the first `room` of them
- * to `places` and returns the total number. -1 with SILO_ERROR_LOAD: the code is PTX or another
- * format, is damaged, or does not contain the kernel; the error text begins with "the code". */
+ * to `places` and returns the total number. On failure returns -1 with SILO_ERROR_LOAD: the code is
+ * PTX or another format, is damaged, or does not contain the kernel; the error text begins with
+ * "the code". */
 int64_t silo_device_code_places(const void *data, size_t size, const char *entry,
                                 struct silo_parameter_place *places, size_t room,
                                 silo_error *error);

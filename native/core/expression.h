@@ -17,17 +17,17 @@ enum {
     SILO_EXPRESSION_OVERFLOW = 1, /* a result does not fit 64 bits */
     SILO_EXPRESSION_DIVISION = 2, /* division by zero */
     SILO_EXPRESSION_PROGRAM = 3,  /* not a program: opcode, stack or jump out of bounds */
-    SILO_EXPRESSION_SLOT = 4,     /* a slot does not exist, or has no shape or strides */
+    SILO_EXPRESSION_SLOT = 4,     /* an argument does not exist, or has no shape or strides */
     SILO_EXPRESSION_AXIS = 5      /* the array does not have this axis */
 };
 
 /* Opcodes, as in silo.core.expressions.Opcode. */
 enum {
     SILO_OP_CONST = 0,    /* push a */
-    SILO_OP_ARGUMENT = 1, /* push the value of slot b */
-    SILO_OP_EXTENT = 2,   /* push shape[a] of slot b; a negative axis counts from the end */
-    SILO_OP_STRIDE = 3,   /* push strides[a] of slot b, in elements */
-    SILO_OP_ITEMSIZE = 4, /* push the bytes per element of slot b */
+    SILO_OP_ARGUMENT = 1, /* push the value of argument b */
+    SILO_OP_EXTENT = 2,   /* push shape[a] of argument b; a negative axis counts from the end */
+    SILO_OP_STRIDE = 3,   /* push strides[a] of argument b, in elements */
+    SILO_OP_ITEMSIZE = 4, /* push the bytes per element of argument b */
     SILO_OP_ADD = 5,
     SILO_OP_SUB = 6,
     SILO_OP_MUL = 7,
@@ -48,7 +48,7 @@ enum {
     SILO_OP_NEXT_POW2 = 22,
     SILO_OP_JUMP = 23,          /* skip b instructions (b >= 0: jumps never go back) */
     SILO_OP_JUMP_IF_ZERO = 24,  /* pop; if it was 0 skip b instructions */
-    SILO_OP_CDIV_ARGUMENT = 25, /* push the value of slot b divided by a, rounded up */
+    SILO_OP_CDIV_ARGUMENT = 25, /* push the value of argument b divided by a, rounded up */
 };
 
 typedef struct {
@@ -57,17 +57,17 @@ typedef struct {
     int64_t a;
 } silo_instruction;
 
-/* The arguments of a call: an entry for each slot in each array. All pointers are borrowed during
- * the evaluation. `values` holds integer and bool arguments; a program made for the signature never
- * reads the entries of other arguments. The other arrays may be NULL if the program does not read
- * them; ndim is 0 for a slot that is not an array. */
+/* The arguments of a call: each array has `slot_count` entries, one for each argument. All pointers
+ * are borrowed during the evaluation. `values` holds integer and bool arguments; a program made for
+ * the signature never reads the entries of other arguments. The other arrays may be NULL if the
+ * program does not read them; ndim is 0 for an argument that is not an array. */
 typedef struct {
     int32_t slot_count;
     const int64_t *values;
     const int64_t *const *shapes;
     const int64_t *const *strides; /* in elements */
     const int32_t *ndims;
-    const int32_t *itemsizes; /* in bytes; 0 if the slot is not an array */
+    const int32_t *itemsizes; /* in bytes; 0 if the argument is not an array */
 } silo_bindings;
 
 /* Evaluates `count` instructions. Sets `*out` only if it returns SILO_EXPRESSION_OK. Neither
@@ -76,8 +76,8 @@ int silo_expression_eval(const silo_instruction *program, int32_t count,
                          const silo_bindings *bindings, int64_t *out);
 
 /* Returns the bucket of an integer of the key: the value itself up to 16, else the next power of
- * two. Negative values are treated the same with the sign changed (silo.core.dispatch.bucket_of).
- */
+ * two. The bucket of a negative value is the negated bucket of its absolute value
+ * (silo.core.dispatch.bucket_of). */
 int64_t silo_bucket(int64_t value);
 
 #endif

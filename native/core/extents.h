@@ -2,11 +2,11 @@
  * and strides, its dynamic layout, or the grid.
  *
  * The words of extents follow the words of the arguments in a key. First the grid, if the code
- * depends on it: 1 and three dimensions, or 0 if the call gives none. Then, for each parameter
- * whose extents matter: the number of dimensions, the extents, and with SILO_EXTENT_LAYOUT the
- * strides; for a dynamic layout a single word instead; for an argument that is not an array
- * SILO_EXTENTS_NONE. The first word of the grid or of a parameter determines how many words follow,
- * so keys with equal words have equal extents. */
+ * depends on it: 1 and three dimensions, or 0 if the call gives none. Then, for each parameter on
+ * whose extents the code depends: the number of dimensions, the extents, and with
+ * SILO_EXTENT_LAYOUT the strides; for a dynamic layout a single word instead; for an argument that
+ * is not an array SILO_EXTENTS_NONE. The first word of the grid or of a parameter determines how
+ * many words follow, so keys with equal words have equal extents. */
 #ifndef SILO_EXTENTS_H
 #define SILO_EXTENTS_H
 
@@ -14,7 +14,7 @@
 #include "shape.h"
 
 enum silo_extent {
-    SILO_EXTENT_FREE,    /* the code works for any shape: no words */
+    SILO_EXTENT_FREE,    /* the code works for any shape: no words in the key */
     SILO_EXTENT_SHAPE,   /* code for one shape */
     SILO_EXTENT_LAYOUT,  /* code for one shape and strides */
     SILO_EXTENT_DYNAMIC, /* code for a dynamic layout: shape and strides are parameters */
@@ -38,7 +38,7 @@ SILO_INLINE size_t silo_extent_room(unsigned extent) {
 /* Whether an array is contiguous in row-major order. */
 SILO_INLINE bool silo_extent_contiguous(int32_t ndim, const int64_t *sizes,
                                         const int64_t *strides) {
-    /* wraps only for shapes larger than any memory, which are refused elsewhere */
+    /* `step` overflows only for shapes larger than any memory, which are refused elsewhere */
     uint64_t step = 1;
     bool right = true;
     for (int32_t i = ndim - 1; i >= 0; i--) {

@@ -1,6 +1,7 @@
 #include "fork_lock.h"
 
-/* how often this process was forked; written only in a child, while it has one thread */
+/* how many forks led from the process that first used a lock to this one; written only in a child,
+ * while it has one thread */
 static uint32_t forks;
 static pthread_once_t counting = PTHREAD_ONCE_INIT;
 static int count_code;

@@ -10,8 +10,8 @@
 
 struct silo_fork_lock {
     pthread_mutex_t mutex;
-    uint32_t forks; /* the number of forks in this process and its parents when the mutex was
-                       initialized */
+    /* the number of forks that had led to this process when the mutex was initialized */
+    uint32_t forks;
 };
 
 int silo_fork_lock_init(struct silo_fork_lock *lock, silo_error *error);

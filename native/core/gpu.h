@@ -109,9 +109,9 @@ struct silo_gpu {
     const char *name;                 /* "cuda" or "hip", as in targets */
     int32_t memory_type, host_type; /* DLPack device types of device memory and of pinned memory */
     const char *libraries[4];       /* names to open, in this order; ends with NULL */
-    const char *setting;            /* for messages: the setting that names another library */
-    bool reads_image;               /* the driver may read a module's code until it is unloaded */
-    bool counts_threads;            /* the grid's 32-bit limit counts threads, not blocks */
+    const char *setting;  /* for messages: the option that sets the path of another library */
+    bool reads_image;     /* the driver may read a module's code until it is unloaded */
+    bool counts_threads;  /* the grid's 32-bit limit counts threads, not blocks */
     bool array_interface; /* arrays with __cuda_array_interface__ are in this driver's memory */
     const char *oldest;   /* for messages: the oldest driver with all functions */
     bool open;            /* whether the driver is open, so that the functions below are set */
@@ -134,7 +134,7 @@ struct silo_gpu {
     int (*memory_free_async)(uint64_t address, void *stream);
     int (*host_alloc)(void **memory, size_t bytes); /* pinned, accessible by every device */
     int (*host_free)(void *memory);
-    /* asynchronous, in any direction */
+    /* asynchronous; `copy` works in any direction between host and device memory */
     int (*copy)(uint64_t to, uint64_t from, size_t bytes, void *stream);
     int (*fill)(uint64_t address, unsigned char value, size_t bytes, void *stream);
     int (*synchronize)(void);
@@ -169,8 +169,8 @@ struct silo_gpu {
     /* NULL if the driver lacks graphs, or Silo does not use them with this driver */
     const struct silo_gpu_graphs *graphs;
 
-    /* Whether an error code means that a kernel or the device failed while it ran. Afterwards
-     * nothing runs on the device in this process. */
+    /* Whether an error code means that a kernel or the device failed while it ran. After such an
+     * error nothing runs on the device in this process. */
     bool (*is_fault)(int code);
     /* Waits for all work of the current device, without breaking a capture in another thread (for
      * binary.c). */

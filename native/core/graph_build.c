@@ -19,7 +19,7 @@ static int add_updater(struct silo_graph_state *state, const struct silo_functio
                      : silo_graph_fail_plan(error, state, "cannot make the first node of", code);
 }
 
-/* Adds a kernel's node. If `updated`, kernels of the graph may update it. */
+/* Adds a kernel's node. If `updated`, kernels of the graph may update the node. */
 static int add_kernel(struct silo_graph_state *state, struct silo_graph_node *node,
                       void *const *after, size_t edges, bool updated) {
     static const uint32_t unit[3] = {1, 1, 1};
@@ -190,8 +190,8 @@ static int make_updated_graph(struct silo_graph_state *state, const struct silo_
                : -1;
 }
 
-/* Makes the graph of a plan that has graphs among its nodes, after the trial without these nodes.
- */
+/* Makes the graph of a plan some of whose nodes are graphs, after the trial, which leaves these
+ * nodes out. */
 static int make_whole_graph(struct silo_graph_state *state, const struct silo_plan_shape *shape,
                             const struct silo_function *updater, silo_error *error) {
     const struct silo_gpu *gpu = state->device->gpu;

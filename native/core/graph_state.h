@@ -34,7 +34,8 @@ struct silo_graph_state {
     void **params;              /* owned: the parameter pointers of one launch */
     struct silo_plan_run *runs; /* owned */
     uint32_t run_count;
-    bool complete;   /* all nodes are `counted`: nothing has changed if the block equals `sent` */
+    bool complete;   /* all nodes are `counted`, so that nothing has changed if the block equals
+                        `sent` */
     bool everything; /* the next replay updates all nodes without comparing */
     enum silo_plan_mode mode;
     void *graph, *executable; /* owned; NULL if kernels are launched one by one */
@@ -56,7 +57,8 @@ SILO_INLINE uint8_t *silo_graph_parameters(uint8_t *block, const struct silo_gra
     return block + node->values + sizeof(struct silo_plan_values);
 }
 
-/* Checks and copies the shape of a plan; no graph is made yet. NULL with `error`. */
+/* Checks and copies the shape of a plan; no graph is made yet. On failure returns NULL with
+ * `error`. */
 struct silo_graph_state *silo_graph_state_copy(const struct silo_plan_shape *shape,
                                                silo_error *error);
 void silo_graph_state_free(struct silo_graph_state *state); /* call silo_graph_destroy before */

@@ -29,9 +29,9 @@ struct silo_grid_programs {
     uint16_t *arrays;
 };
 
-/* Appends the program of the next axis: copies `bytes` bytes of silo_instruction. -1 with
- * SILO_ERROR_EXPRESSION or SILO_ERROR_MEMORY. After success and after failure, the caller must
- * release `grid` with silo_grid_clear. */
+/* Appends the program of the next axis: copies `bytes` bytes of silo_instruction. On failure
+ * returns -1 with SILO_ERROR_EXPRESSION or SILO_ERROR_MEMORY. After success and after failure, the
+ * caller must release `grid` with silo_grid_clear. */
 int silo_grid_add_axis(struct silo_grid_programs *grid, const void *program, size_t bytes,
                        silo_error *error);
 void silo_grid_clear(struct silo_grid_programs *grid);
@@ -64,8 +64,8 @@ int silo_grid_check_values(const struct silo_grid_programs *grid, int32_t count,
                            struct silo_grid_fault *fault);
 
 /* Evaluates the grid's expressions, after silo_grid_check_values. `bindings->values` holds the
- * argument slots; if `arrays_used` is not 0, `bindings` also has the shapes, strides and item sizes
- * of the arrays. Returns 0, or -1 with the reason in `fault`. */
+ * values of the arguments; if `arrays_used` is not 0, `bindings` also has the shapes, strides and
+ * item sizes of the arrays. Returns 0, or -1 with the reason in `fault`. */
 int silo_grid_evaluate(const struct silo_grid_programs *grid, const silo_bindings *bindings,
                        int64_t dims[3], struct silo_grid_fault *fault);
 

@@ -25,8 +25,8 @@ static struct silo_guard_slot *place(struct silo_guard_table *table, uint64_t ha
     return &table->slots[i];
 }
 
-/* Makes a larger table with the entries of `old`, which it keeps as `older`. NULL if out of memory.
- */
+/* Makes a larger table with the entries of `old`, which it keeps as `older`. Returns NULL if out of
+ * memory. */
 static struct silo_guard_table *larger(struct silo_guard_table *old) {
     const uint32_t mask = old != NULL ? old->mask * 2 + 1 : 7;
     struct silo_guard_table *table =

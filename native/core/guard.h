@@ -107,20 +107,20 @@ SILO_INLINE void *silo_guard_find(const struct silo_guard *guard, const uint64_t
     return entry->binding;
 }
 
-/* Returns the number of entries. The caller holds the owner's lock. */
+/* Returns the number of entries. The caller holds the lock of the guard's owner. */
 SILO_INLINE uint32_t silo_guard_used(const struct silo_guard *guard) {
     return guard->table != NULL ? guard->table->used : 0;
 }
 
-/* Makes an entry for silo_guard_insert; release it with free() if it is not inserted. NULL if out
- * of memory. */
+/* Makes an entry for silo_guard_insert; release it with free() if it is not inserted. Returns NULL
+ * if out of memory. */
 struct silo_guard_entry *silo_guard_entry_new(const uint64_t *key, uint32_t words, void *binding,
                                               void *keep);
 
 /* Inserts an entry, which the guard then owns. `*replaced` is the former entry with the same key,
  * which the caller frees, or NULL. If other threads read without a lock, entries must not be
- * replaced: search again first, while holding the owner's lock. Returns -1 if out of memory; the
- * guard is then unchanged. */
+ * replaced: the caller takes the lock of the guard's owner, and inserts only if the key is still
+ * missing. Returns -1 if out of memory; the guard is then unchanged. */
 int silo_guard_insert(struct silo_guard *guard, struct silo_guard_entry *entry, uint64_t hash,
                       struct silo_guard_entry **replaced);
 

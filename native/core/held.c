@@ -156,8 +156,8 @@ int silo_held_of(const struct silo_kernel_info *kernel, struct silo_held_parts *
         return -1;
     for (uint32_t i = 0; i < kernel->contiguous_count; i++) {
         const int64_t index = index_of(signature, kernel->contiguous[i]);
-        /* Arrays with any other kind of extents need no mark: the choice of a variant compares
-         * their layout anyway. */
+        /* If the guard compares extents of an array, the array needs no mark: the choice of a
+         * variant compares its layout anyway. */
         if (index >= 0 && held->extents[index] == SILO_EXTENT_FREE) {
             held->extents[index] = SILO_EXTENT_CONTIGUOUS;
             held->some_extents = true;

@@ -172,7 +172,7 @@ static int context(struct silo_gpu_device *device) {
 
 static int module_load(void **module, const void *image, char *log, size_t log_bytes) {
     (void)log_bytes;
-    log[0] = '\0'; /* the runtime does not compile here */
+    log[0] = '\0'; /* no messages: the runtime compiles nothing here */
     return forget_error(hip.module_load_data(module, image));
 }
 

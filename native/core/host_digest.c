@@ -1,7 +1,8 @@
 #include "host_digest.h"
 
-/* Returns a row of a table as JSON. The digest covers rows as they were read: decoding has checked
- * that they are in canonical form, so nothing that decides how code is called can be left out. */
+/* Returns a row of a table as JSON. The digest is computed from whole rows as they were read:
+ * decoding has checked that they are in canonical form, so that no member that decides how code is
+ * called is left out. */
 
 static const struct silo_json *row(const struct silo_manifest *manifest, int table,
                                    const struct silo_json *object, const char *member) {

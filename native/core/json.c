@@ -205,8 +205,8 @@ static bool read_number(struct parser *p, struct silo_json *node) {
     bool big = false;
     while (p->at < p->end && *p->at >= '0' && *p->at <= '9') {
         const int digit = *p->at - '0';
-        /* `value` is negative already for a negative number: INT64_MIN has no positive counterpart.
-         */
+        /* The digits of a negative number are subtracted, because INT64_MIN has no positive
+         * counterpart. */
         big = big || __builtin_mul_overflow(value, 10, &value) ||
               __builtin_add_overflow(value, negative ? -digit : digit, &value);
         p->at++;

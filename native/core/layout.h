@@ -1,5 +1,5 @@
-/* The parameters of a bundle's binary, from the list in its launch info (silo.launch.runtime.bind).
- */
+/* Makes the packing of a bundle's binary: how each parameter is made, from the list of parameters
+ * in the binary's launch info (silo.launch.runtime.bind). */
 #ifndef SILO_LAYOUT_H
 #define SILO_LAYOUT_H
 

@@ -78,7 +78,7 @@ static void *probe(void *argument) {
 }
 
 static bool find_usable(void) {
-    /* static: a thread that hangs in the loader keeps a pointer to it for ever */
+    /* static, because the probe thread keeps a pointer to it and may hang in the loader for ever */
     static _Atomic bool ended;
     sigset_t all, old_signals;
     pthread_t thread;

@@ -18,12 +18,12 @@
 void silo_loader_take(void);
 void silo_loader_give(void);
 
-/* Like silo_loader_take, but returns false if another thread holds it. */
+/* Like silo_loader_take, but returns false instead of waiting if another thread holds the lock. */
 bool silo_loader_try(void);
 
 /* Whether the loader can be called without waiting for ever. In a forked child the first call tests
  * this on another thread, which takes some 50 microseconds; in other processes the result is true.
- * The caller holds the lock. */
+ * The caller holds the lock of silo_loader_take. */
 bool silo_loader_usable(void);
 
 /* Handlers for pthread_atfork. */

@@ -1,8 +1,8 @@
 /* A bundle's manifest as C structs: made by the reader (manifest_*.c), used to choose variants.
  *
  * All memory is in the bundle's arena, lives as long as the bundle, and does not change once it is
- * made. Texts are UTF-8, may contain zeros, and are followed by a zero that `length` does not
- * count. Most structs correspond to the class of the same name in silo.core. */
+ * made. Texts are UTF-8, may contain zero bytes, and are followed by a zero byte that `length` does
+ * not count. Most structs correspond to the class of the same name in silo.core. */
 #ifndef SILO_MANIFEST_H
 #define SILO_MANIFEST_H
 
@@ -208,8 +208,7 @@ struct silo_variant {
     const struct silo_target *target;
     const struct silo_launch_info *launch;
     struct silo_string kernel, source, compiler, job;
-    /* why the code accesses memory other than its arguments' ("" if it does not, as far as known)
-     */
+    /* why the code accesses memory outside of its arguments; "" if it is not known to do so */
     struct silo_string hidden_memory;
     uint32_t blob; /* number of the blob */
     uint32_t sidecar_count;
@@ -326,7 +325,7 @@ struct silo_recorded_launch {
 struct silo_recorded_form {
     const struct silo_recorded_argument *arguments; /* an entry for each parameter of the plan */
     uint32_t hold_count, launch_count;
-    /* conditions on the plan's arguments; the launches are made only if each one is not 0 */
+    /* conditions on the plan's arguments; the launches are made only if none of them is 0 */
     const struct silo_node *const *holds;
     const struct silo_recorded_launch *launches;
 };
@@ -361,12 +360,12 @@ struct silo_reader_source {
 };
 
 /* Opens a bundle: checks the header, the manifest's hash and text, the version, the blob table and
- * the names of the kernels. NULL with `error` filled. */
+ * the names of the kernels. On failure returns NULL with `error` filled. */
 struct silo_reader *silo_reader_open(const struct silo_reader_source *source, silo_error *error);
 void silo_reader_close(struct silo_reader *reader);
 
 /* Replaces the known names that plug-ins define. Parts of the file that were refused because of an
- * unknown name are then read again. -1 with `error` filled. */
+ * unknown name are then read again. On failure returns -1 with `error` filled. */
 int silo_reader_learn(struct silo_reader *reader, const struct silo_known_names *names,
                       silo_error *error);
 
@@ -401,15 +400,15 @@ const struct silo_recorded_plan *silo_reader_plan(const struct silo_reader *read
 
 /* silo_reader_head returns a kernel without its groups. silo_reader_row returns a row of a table
  * (enum silo_table_kind), which must exist. Each is decoded and checked at its first use. May be
- * called from any thread. NULL with `error` filled. */
+ * called from any thread. On failure returns NULL with `error` filled. */
 const struct silo_kernel_info *silo_reader_head(struct silo_reader *reader, uint32_t index,
                                                 silo_error *error);
 const void *silo_reader_row(struct silo_reader *reader, int table, uint32_t number,
                             silo_error *error);
 
 /* silo_reader_kernel returns a kernel with its groups, silo_reader_variant one of its variants.
- * Each is decoded and checked at its first use. May be called from any thread. NULL with `error`
- * filled. */
+ * Each is decoded and checked at its first use. May be called from any thread. On failure returns
+ * NULL with `error` filled. */
 const struct silo_kernel_info *silo_reader_kernel(struct silo_reader *reader, uint32_t index,
                                                   silo_error *error);
 const struct silo_variant *silo_reader_variant(struct silo_reader *reader, uint32_t kernel,
@@ -425,14 +424,14 @@ bool silo_reader_has_compiler(struct silo_reader *reader, uint32_t kernel, uint3
                               uint32_t compiler);
 
 /* Checks the whole file, including every table row and every variant, like Bundle.contents() in
- * Python. -1 with `error` filled. */
+ * Python. On failure returns -1 with `error` filled. */
 int silo_reader_check(struct silo_reader *reader, silo_error *error);
 
-/* Checks a kernel with all its variants. -1 with `error` filled. */
+/* Checks a kernel with all its variants. On failure returns -1 with `error` filled. */
 int silo_reader_check_kernel(struct silo_reader *reader, uint32_t index, silo_error *error);
 
-/* Checks that a blob fits the memory that reading it as a whole may take (`file_memory`). -1 with
- * `error` filled. */
+/* Checks that a blob fits the memory that reading it as a whole may take (`file_memory`). On
+ * failure returns -1 with `error` filled. */
 int silo_reader_allows(const struct silo_reader *reader, uint32_t blob, silo_error *error);
 
 /* Copies the verified bytes of a blob to `to`, memory of the blob's size. The caller has checked
@@ -443,12 +442,12 @@ int silo_reader_copy(const struct silo_reader *reader, uint32_t blob, uint8_t *t
 
 /* Returns the verified bytes of a blob, hashed each time. If the blob is stored raw and the source
  * cannot change, this is a pointer into the source and `*owned` is NULL; otherwise it is memory
- * that the caller frees through `*owned`. NULL with `error` filled. */
+ * that the caller frees through `*owned`. On failure returns NULL with `error` filled. */
 const uint8_t *silo_reader_bytes(struct silo_reader *reader, uint32_t blob, void **owned,
                                  silo_error *error);
 
 /* Computes the digest, in hex, that identifies native code for consent (HostCode.digest,
- * docs/bundle-format.md section 6). -1 with `error` filled. */
+ * docs/bundle-format.md section 6). On failure returns -1 with `error` filled. */
 int silo_reader_host_digest(struct silo_reader *reader, uint32_t kernel, uint32_t variant,
                             char digest[65], silo_error *error);
 

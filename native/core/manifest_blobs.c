@@ -1,6 +1,6 @@
 #include "manifest_blobs.h"
 
-/* The positions of a row's values. */
+/* The positions of the values in a row of the blob table. */
 enum { SHA256, KIND, RAW_BYTES, CODEC, OFFSET, STORED_BYTES, COLUMNS };
 
 static bool is_sha256(const struct silo_json *node) {

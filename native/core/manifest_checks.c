@@ -47,8 +47,8 @@ static void make_shown(char *text) {
 
 static int refuse(const struct silo_decoding *decoding, const struct silo_field *field, int code,
                   const char *format, va_list arguments) {
-    /* `name` is longer than the error's `field`: silo_fail_at then cuts the name and marks the cut.
-     */
+    /* `name` is larger than the error's member `field`, so that silo_fail_at sees a name that is
+     * too long, cuts it and ends it with "...". */
     char message[800], name[160];
     size_t length = 0;
     vsnprintf(message, sizeof message, format, arguments);

@@ -138,8 +138,8 @@ int64_t silo_variants_exact(const struct silo_manifest *manifest, uint32_t kerne
     const struct variant_description all = {member(object, "source"),    member(object, "target"),
                                             member(object, "types"),     member(object, "facts"),
                                             member(object, "constants"), member(object, "options")};
-    /* The kernel's parameters are compared first, because all variants of a kernel have the same
-     * parameter names. */
+    /* The kernel's parameters are compared first: all variants of a kernel have the same parameter
+     * names, so that a difference rules out every variant. */
     if (!is_description(&all) || variants->type != SILO_JSON_LIST ||
         !has_parameters(row_at(manifest, SILO_TABLE_SIGNATURES, members[SILO_KERNEL_SIGNATURE]),
                         all.types, false))

@@ -156,8 +156,8 @@ static int decode_steps(const struct silo_decoding *decoding, const struct silo_
 
 /* ---- the rules of a kernel ---- */
 
-/* Returns the names in sorted order for binary search, because a decision list may have many
- * bounds. NULL with the error filled. */
+/* Returns the names in sorted order for binary search: each bound of a decision list has a name to
+ * look up, and there may be many bounds. On failure returns NULL with the error filled. */
 static const struct silo_string **sorted_names(const struct silo_decoding *decoding,
                                                const struct silo_string *names, uint32_t count) {
     const struct silo_string **sorted = silo_decoding_array(decoding, count, sizeof *sorted);

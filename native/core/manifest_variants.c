@@ -81,7 +81,9 @@ static const struct silo_specialization *specialization_of(struct silo_manifest 
         silo_table_row(decoding, manifest->tables, SILO_TABLE_SPECIALIZATIONS, field, index);
     if (special == NULL || special->extent_count == 0)
         return special;
-    uint32_t parameter_count = 0; /* names are unique among parameters, and among extents */
+    /* Number of parameters with extents. Names are unique, so that an equal number of extents means
+     * that each of them has a parameter. */
+    uint32_t parameter_count = 0;
     for (uint32_t i = 0; i < signature->count; i++)
         parameter_count += has_extents(special, &signature->parameters[i].name);
     if (parameter_count != special->extent_count) {
@@ -251,14 +253,14 @@ const struct silo_variant *silo_variants_get(struct silo_manifest *manifest,
 
 /* ---- checking and grouping all variants ---- */
 
-/* Row numbers that identify a variant: those that decide the compiled code, or those by which
- * variants are grouped. */
+/* Row numbers of a variant in the tables: either those that decide the compiled code, or those that
+ * all variants of a group share. */
 struct identity {
     uint32_t rows[6];
 };
 
-/* A hash table that numbers different identities, with open addressing: `places` holds numbers plus
- * 1. */
+/* A hash table with open addressing that gives consecutive numbers to different identities.
+ * `places` holds these numbers plus 1, or 0 in a free place. */
 struct identities {
     struct identity *all;
     uint32_t *places;

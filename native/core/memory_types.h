@@ -16,8 +16,8 @@ const struct silo_memory_type *silo_memory_type(int32_t type);
 /* All GPU drivers, in the order in which they are tried; ends with NULL. */
 extern struct silo_gpu *const silo_gpus[];
 
-/* Returns the driver to use for memory whose driver is unknown: the first that is open, or else the
- * first. */
+/* Returns the driver to use for memory whose driver is unknown: the first open driver of silo_gpus,
+ * or the first driver if none is open. */
 struct silo_gpu *silo_gpu_usual(void);
 
 /* Returns the open driver whose device, pinned or managed memory has this type, or NULL. */

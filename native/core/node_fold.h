@@ -17,7 +17,8 @@ typedef int (*silo_leaf_value)(const void *context, const struct silo_node *leaf
                                silo_error *error);
 
 /* Returns the expression with leaves replaced and constant parts computed. It shares nodes with
- * `node`, so that it is valid as long as both `node` and `pool`. NULL with `error`. */
+ * `node`, so that it is valid as long as both `node` and `pool`. On failure returns NULL with
+ * `error`. */
 const struct silo_node *silo_node_fold(const struct silo_node *node, silo_leaf_value leaf_value,
                                        const void *context, struct silo_node_pool *pool,
                                        silo_error *error);

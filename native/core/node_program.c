@@ -32,7 +32,7 @@ static const struct silo_value *fixed_number(const struct silo_fixed_values *fix
     return number ? fact : NULL;
 }
 
-/* Replaces config values and device facts, for silo_node_fold. */
+/* The function with which silo_node_fold replaces config values and device facts. */
 static int substituted(const void *context, const struct silo_node *leaf, int64_t *value,
                        silo_error *error) {
     const struct silo_fixed_values *fixed = context;
@@ -60,8 +60,8 @@ static int substituted(const void *context, const struct silo_node *leaf, int64_
     return 1;
 }
 
-/* Replaces arguments that are constants of the code, for silo_node_fold: a grid names them like
- * other arguments. */
+/* The function with which silo_node_fold replaces parameters whose value is a constant of the code:
+ * the expressions of a grid name them like other arguments. */
 static int compiled_in(const void *context, const struct silo_node *leaf, int64_t *value,
                        silo_error *error) {
     const struct silo_value *fact =

@@ -21,7 +21,7 @@ struct silo_fixed_values {
     const struct silo_call_device *device;
 };
 
-/* Compiles an expression. -1 with SILO_ERROR_EXPRESSION. */
+/* Compiles an expression. On failure returns -1 with SILO_ERROR_EXPRESSION. */
 int silo_node_encode(const struct silo_node *node, const struct silo_fixed_values *fixed,
                      struct silo_program *program, silo_error *error);
 

@@ -269,7 +269,7 @@ static int no_value(const struct silo_node *node, const int64_t *operands, int s
     return refuse(&text, error);
 }
 
-/* Recursive: the readers of files limit the depth of expressions. */
+/* This function is recursive: the readers of files limit the depth of expressions. */
 int silo_node_evaluate(const struct silo_node *node, const struct silo_leaves *leaves,
                        int64_t *value, silo_error *error) {
     int64_t operands[2] = {0, 0};

@@ -46,7 +46,7 @@ static struct silo_packed descriptor_part(const struct silo_layout_item *item, u
                                 .rank = (uint8_t)rank};
 }
 
-/* Adds a part of a descriptor other than its map. */
+/* Fills `out` for a parameter that is a part of a descriptor other than its tensor map. */
 static int take_part(const struct silo_layout_item *item, struct silo_packed *out,
                      silo_error *error) {
     uint8_t axis;
@@ -58,8 +58,8 @@ static int take_part(const struct silo_layout_item *item, struct silo_packed *ou
     return 0;
 }
 
-/* Adds a tensor map of a descriptor or an array, and stores its form as number `index` in
- * packing->maps. */
+/* Fills `out` for a parameter that is the tensor map of a descriptor or an array, and stores the
+ * map's form as number `index` in packing->maps. */
 static int take_map(struct silo_packing *packing, const struct silo_layout_item *item,
                     uint8_t index, struct silo_packed *out, silo_error *error) {
     const struct silo_map_form *form = item->map;
@@ -90,7 +90,7 @@ static int take_map(struct silo_packing *packing, const struct silo_layout_item 
     return 0;
 }
 
-/* Adds a struct, and stores its form as number `index` in packing->structs. */
+/* Fills `out` for a struct, and stores the struct's form as number `index` in packing->structs. */
 static int take_struct(struct silo_packing *packing, const struct silo_layout_item *item,
                        uint8_t index, struct silo_packed *out, silo_error *error) {
     if (strcmp(item->type, "struct") != 0 || !is_slot(item->slot) || item->form->count == 0)
@@ -146,8 +146,8 @@ static int read_member(const char *part, struct silo_packed *out) {
     return 0;
 }
 
-/* Adds a member of a struct by value: a plain parameter that silo_pack_gather copies into the
- * struct. */
+/* Fills `out` for a member of a struct by value: a plain parameter that silo_pack_gather copies
+ * into the struct. */
 static int take_member(const struct silo_layout_item *item, const struct silo_function *function,
                        struct silo_packed *out, silo_error *error) {
     if (take_plain(item, function, out, error) != 0)

@@ -10,8 +10,8 @@
 
 /* How a parameter of a binary is made from the arguments of a call. */
 enum silo_pack {
-    SILO_PACK_SLOT, /* the low bytes of an argument's slot */
-    SILO_PACK_FP32, /* the slot holds a double, which is narrowed */
+    SILO_PACK_SLOT, /* the low bytes of the argument's 64-bit value */
+    SILO_PACK_FP32, /* the argument's value is a double, which is narrowed */
     SILO_PACK_FP16,
     SILO_PACK_BF16,
     SILO_PACK_SCRATCH, /* address of scratch memory allocated for this launch */
@@ -21,8 +21,8 @@ enum silo_pack {
     SILO_PACK_ARRAY_MAP,  /* the tensor map of an array */
 };
 
-/* The kind of argument that a parameter of the binary needs. Checked when loaded code is added to
- * the guard's table. */
+/* The kind of argument that a parameter of the binary needs. The arguments of a call are checked
+ * against it before loaded code is added to the guard's table. */
 enum silo_abi {
     SILO_ABI_POINTER,
     SILO_ABI_BOOL,
@@ -120,8 +120,9 @@ const char *silo_packed_noun(const struct silo_packed *packed, char *buffer, siz
 int silo_packing_check(const struct silo_packing *packing, const uint64_t *codes, int32_t count,
                        char *buffer, size_t size, int32_t *index, const char **expected);
 
-/* Checks that any arguments of the parameters' declared types can be passed to the binary, so that
- * calls need no guard. Returns 0, or -1 with the first parameter that does not fit in `*index`. */
+/* Checks that all arguments that the parameters' declared types allow can be passed to the binary,
+ * so that calls need no guard. Returns 0, or -1 with the first parameter that does not fit in
+ * `*index`. */
 int silo_packing_check_declared(const struct silo_packing *packing,
                                 const struct silo_parameter *parameters, int32_t count,
                                 int32_t *index);

@@ -14,7 +14,7 @@
 
 #include <stdint.h>
 
-/* A launch of a plan: its constant part, the same in all replays. `open` copies texts and arrays.
+/* The part of a launch of a plan that is the same in all replays. `open` copies texts and arrays.
  */
 struct silo_plan_node {
     /* loaded, with block, attributes and limits set; NULL if `graph` is set */
@@ -48,12 +48,12 @@ struct silo_plan_shape {
 
 struct silo_plan_backend {
     const char *name;
-    /* Opens a plan; may allocate and take long. NULL with `error`. At first the block is all zeros,
-     * with every node disabled. */
+    /* Opens a plan; may allocate and take long. On failure returns NULL with `error`. At first the
+     * block is all zeros, with every node disabled. */
     void *(*open)(const struct silo_plan_shape *shape, silo_error *error);
     /* Sets `*block` to the block for the next replay. It is ordinary memory, the same in all
      * replays, with the values of the last one. Only one thread may use the plan from `begin` to
-     * the end of `launch`. -1 with `error`. */
+     * the end of `launch`. On failure returns -1 with `error`. */
     int (*begin)(void *state, uint8_t **block, silo_error *error);
     /* Runs a replay, without allocating. After -1 nothing was launched, unless the text of `error`
      * states how many launches were made. */
@@ -61,7 +61,8 @@ struct silo_plan_backend {
     /* Closes the plan without waiting: memory that running replays use is freed once they are done.
      */
     void (*close)(void *state);
-    /* Returns the way in which replays run, and sets `*reason`. Both texts are static. */
+    /* Returns the way in which replays run, and sets `*reason` to the reason for it. Both texts
+     * live as long as the plan. */
     const char *(*explain)(const void *state, const char **reason);
 };
 

@@ -220,7 +220,8 @@ static int make_struct(const struct silo_plan_derived *derived,
     return 0;
 }
 
-/* Fills `out` with the values from which the tensor map is made. -1 with `failure`. */
+/* Fills `out` with the values from which the tensor map is made. On failure returns -1 with
+ * `failure`. */
 static int describe(const struct silo_plan_derived *derived,
                     const struct silo_plan_arguments *arguments, const uint64_t *values,
                     struct silo_descriptor *out, silo_error *failure) {

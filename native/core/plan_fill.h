@@ -64,8 +64,8 @@ struct silo_plan_derived {
     uint32_t at;        /* offset in the block */
     const char *kernel; /* borrowed, for messages; so is `name` */
     const char *name;
-    const struct silo_map_form *map;     /* borrowed from the binding; NULL for a struct */
-    const struct silo_struct_form *form; /* borrowed from the binding; NULL for a tensor map */
+    const struct silo_map_form *map;     /* borrowed from the loaded code; NULL for a struct */
+    const struct silo_struct_form *form; /* borrowed from the loaded code; NULL for a tensor map */
     int32_t argument;                    /* for an array: number of the plan's argument; else -1 */
     int32_t address; /* number of the value that is the address; -1: the recorded address */
     struct silo_descriptor descriptor; /* the descriptor of the recording */
@@ -145,12 +145,12 @@ enum silo_plan_filled silo_plan_fill(const struct silo_plan_form *form,
 bool silo_plan_derived_varies(const struct silo_plan_derived *derived);
 
 /* Makes a parameter in the block from the values of a replay; if `values` is NULL, from the
- * recorded values. -1 with `error`. */
+ * recorded values. On failure returns -1 with `error`. */
 int silo_plan_make(const struct silo_plan_derived *derived, struct silo_gpu_device *device,
                    const struct silo_plan_arguments *arguments, const uint64_t *values,
                    uint8_t *block, silo_error *error);
 
-/* Writes a parameter of at most 8 bytes from an argument's word. */
+/* Writes a parameter of at most 8 bytes from the 64-bit word of an argument. */
 void silo_plan_write(uint8_t *to, uint64_t word, uint8_t pack, uint8_t bytes);
 
 /* Computes which memories share bytes, in the form of `overlaps` of struct silo_plan_form. */
@@ -164,13 +164,14 @@ struct silo_plan_effects {
     bool alone;
 };
 
-/* Makes a node wait for the nodes `after`, which are copied. -1 with SILO_ERROR_MEMORY. */
+/* Makes a node wait for the nodes `after`, which are copied. On failure returns -1 with
+ * SILO_ERROR_MEMORY. */
 int silo_plan_wait_for(struct silo_plan_node *node, const uint32_t *after, uint32_t count,
                        silo_error *error);
 
 /* Decides which earlier nodes each node waits for: those whose effects conflict with its own, or
- * the one before it if `effects` is NULL. Each node owns its array `after`. -1 with
- * SILO_ERROR_MEMORY. */
+ * the one before it if `effects` is NULL. Each node owns its array `after`. On failure returns -1
+ * with SILO_ERROR_MEMORY. */
 int silo_plan_order(struct silo_plan_node *nodes, uint32_t count,
                     const struct silo_plan_effects *effects, const uint64_t *overlaps,
                     silo_error *error);

@@ -144,7 +144,7 @@ int silo_plan_ring_make(struct silo_plan_ring *ring, struct silo_gpu_device *dev
     while (ring->slots < slots)
         ring->slots *= 2;
     void *pinned = NULL;
-    int code = gpu->event_create(&ring->event, 2 /* 2: without timing, in both drivers */);
+    int code = gpu->event_create(&ring->event, 2 /* flag 2: no timing; the same in both drivers */);
     if (code == 0)
         code = gpu->host_alloc(&pinned, report_bytes + ring->slots * stride);
     if (code == 0) {
@@ -184,8 +184,8 @@ static uint64_t now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Fails if the context is lost, or in a forked child: the kernel that this thread waits for will
- * never run then. */
+/* Fails if the context is lost or this is a forked child, because the kernel that this thread waits
+ * for would then never run. */
 static int check_context(const struct silo_plan_ring *ring, silo_error *error) {
     const int code = ring->device->gpu->event_query(ring->event);
     return code == 0 || code == SILO_GPU_NOT_READY

@@ -35,10 +35,10 @@ int silo_plan_ring_write(const struct silo_plan_ring *ring,
                          const struct silo_plan_device_node *nodes, uint32_t count,
                          const struct silo_plan_run *runs, uint32_t run_count, silo_error *error);
 
-/* Returns the block for the next replay, once no earlier replay reads it. NULL with `error`: an
- * update failed on the device, its context is lost, or no block became free within `wait_ns`. The
- * block is pinned memory: write it in order, and do not read it. After the launch, increment
- * `replays`. */
+/* Returns the block for the next replay, once no earlier replay reads it. On failure returns NULL
+ * with `error`: an update failed on the device, its context is lost, or no block became free within
+ * `wait_ns`. The block is pinned memory: write it in order, and do not read it. After the launch,
+ * increment `replays`. */
 uint8_t *silo_plan_ring_block(struct silo_plan_ring *ring, silo_error *error);
 
 /* Fails with SILO_ERROR_FAULT if an update failed on the device. */

@@ -27,17 +27,17 @@ uint64_t silo_plan_programs(const uint32_t grid[3]);
  * grid may grow. */
 uint64_t silo_plan_scratch_room(uint64_t programs);
 
-/* Allocates the memory and sets the address of each piece. -1 with SILO_ERROR_MEMORY or
- * SILO_ERROR_GRID (more than 2^63 bytes). */
+/* Allocates the memory and sets the address of each piece. On failure returns -1 with
+ * SILO_ERROR_MEMORY or SILO_ERROR_GRID (more than 2^63 bytes). */
 int silo_plan_scratch_open(struct silo_plan_scratch *scratch, struct silo_gpu_device *device,
                            struct silo_plan_piece *pieces, uint32_t count, silo_error *error);
 
 /* Frees the memory, which waits for the device. */
 void silo_plan_scratch_close(struct silo_plan_scratch *scratch);
 
-/* Refuses plans without a graph: replays that are launched one by one may overlap on two streams,
- * so that they cannot share scratch memory. -1 with SILO_ERROR_UNSUPPORTED and the reason why there
- * is no graph. */
+/* Returns 0 unless the replays launch the kernels one by one, without a graph. Then returns -1 with
+ * SILO_ERROR_UNSUPPORTED and the reason why there is no graph: two replays may overlap on two
+ * streams, so that they cannot share scratch memory. */
 int silo_plan_scratch_check(const struct silo_plan_backend *backend, const void *state,
                             const char *kernel, silo_error *error);
 

@@ -15,8 +15,8 @@ static void add_fact(struct silo_used_device *located, const char *name, int64_t
         located->facts[located->info.fact_count++] = (struct silo_device_fact){name, value};
 }
 
-/* Sets the same facts as silo.drivers.cpu.cpu_device in Python. No cores are reserved here:
- * `reserved_sms` is always 0. */
+/* Sets the same facts as silo.drivers.cpu.cpu_device in Python. `reserved_sms` (cores kept free for
+ * other work) is always 0 here. */
 static int locate_cpu(struct silo_used_device *located, const char *kernel, silo_error *error) {
     const char *level = silo_cpu_level();
     if (level == NULL)

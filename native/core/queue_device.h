@@ -20,8 +20,8 @@ struct silo_used_device {
 };
 
 /* Returns the device of a queue. Opens a GPU's driver at its first use, without making a context.
- * NULL with SILO_ERROR_USAGE (unknown kind of device), _NO_DRIVER, _NO_DEVICE, _FORKED. The caller
- * holds the bundle's lock. */
+ * On failure returns NULL with SILO_ERROR_USAGE (unknown kind of device), _NO_DRIVER, _NO_DEVICE,
+ * _FORKED. The caller holds the bundle's lock. */
 const struct silo_used_device *silo_queue_device(struct silo_bundle *bundle, const char *kernel,
                                                  const silo_queue *queue, silo_error *error);
 

@@ -7,9 +7,9 @@
 #include <stddef.h>
 
 /* Returns whether a device with the target `device` runs code that was built for the target
- * `built`. Both targets include the architecture: "cuda:sm_80" and "cuda:sm_86". For a `blob_kind`
- * of "ptx" the rules of PTX apply, for others the rules of machine code. Writes the rule that
- * decided into `reason`, cut to `room` bytes; `reason` may be NULL. */
+ * `built`. Both targets include the architecture: "cuda:sm_80" and "cuda:sm_86". If `blob_kind` is
+ * "ptx", the rules of PTX apply; for any other kind, the rules of machine code. Writes the rule
+ * that decided into `reason`, cut to `room` bytes; `reason` may be NULL. */
 bool silo_runs_on(const char *built, const char *device, const char *blob_kind, char *reason,
                   size_t room);
 

@@ -24,14 +24,14 @@ struct silo_lease {
     bool waits;           /* the driver has no pool: freeing waits for the stream */
 };
 
-/* Computes the bytes for all programs of a grid, with `each` bytes for a program. SILO_ERROR_GRID
- * if that is 2^63 or more. */
+/* Computes the bytes for all programs of a grid, with `each` bytes for a program. Returns -1 with
+ * SILO_ERROR_GRID if the sum is 2^63 or more. */
 int silo_scratch_total(const char *kernel, const int64_t dims[3], uint64_t each, int64_t *bytes,
                        silo_error *error);
 
 /* Allocates `bytes` (more than 0), aligned to `alignment` (a power of two), for a launch on
- * `stream`. SILO_ERROR_MEMORY; or SILO_ERROR_CAPTURING if the driver has no pool and the stream is
- * being captured. The device's context need not be current. */
+ * `stream`. On failure returns -1 with SILO_ERROR_MEMORY, or with SILO_ERROR_CAPTURING if the
+ * driver has no pool and the stream is being captured. The device's context need not be current. */
 int silo_scratch_take(const struct silo_scratch_source *source, struct silo_gpu_device *device,
                       void *stream, const char *kernel, int64_t bytes, uint32_t alignment,
                       struct silo_lease *lease, silo_error *error);

@@ -48,8 +48,8 @@ static bool same(struct silo_string left, struct silo_string right) {
     return left.length == right.length && memcmp(left.data, right.data, left.length) == 0;
 }
 
-/* Whether two signatures have the same parameter names in the same order, so that slots of one are
- * slots of the other. */
+/* Whether two signatures have the same parameter names in the same order, so that the index of a
+ * parameter is the same in both. */
 static bool same_names(const struct silo_signature *left, const struct silo_signature *right) {
     bool equal = left->count == right->count;
     for (uint32_t i = 0; equal && i < left->count; i++)

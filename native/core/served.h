@@ -23,9 +23,9 @@ struct silo_served {
     struct silo_served *next; /* owned: the list of the kernel */
 };
 
-/* Compiles the declared grid of a variant on a device. -1 with SILO_ERROR_EXPRESSION or
- * SILO_ERROR_MEMORY. After success and after failure, the caller must release `grid` with
- * silo_grid_clear. */
+/* Compiles the declared grid of a variant on a device. On failure returns -1 with
+ * SILO_ERROR_EXPRESSION or SILO_ERROR_MEMORY. After success and after failure, the caller must
+ * release `grid` with silo_grid_clear. */
 int silo_served_grid(const struct silo_kernel_info *kernel, const struct silo_variant *variant,
                      const struct silo_call_device *device, struct silo_grid_programs *grid,
                      silo_error *error);
@@ -35,8 +35,8 @@ int silo_served_grid(const struct silo_kernel_info *kernel, const struct silo_va
 int silo_served_check(const struct silo_kernel_info *kernel, const struct silo_variant *variant,
                       const char *file, silo_error *error);
 
-/* Loads a variant, and makes the packing of its parameters. NULL with `error` filled. The caller
- * holds the bundle's lock. */
+/* Loads a variant, and makes the packing of its parameters. On failure returns NULL with `error`
+ * filled. The caller holds the bundle's lock. */
 struct silo_served *silo_served_new(struct silo_bundle *bundle, uint32_t kernel,
                                     const struct silo_kernel_info *info, uint32_t number,
                                     const struct silo_used_device *where, silo_error *error);

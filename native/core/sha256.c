@@ -106,7 +106,8 @@ static bool has_sha(void) {
 
 static void blocks(uint32_t state[8], const uint8_t *data, size_t count) {
 #if defined(__x86_64__)
-    static int supported; /* 0: not tested yet; all threads get the same result */
+    static int supported; /* 0: not tested yet; several threads may test, because all get the same
+                             result */
     int have = __atomic_load_n(&supported, __ATOMIC_RELAXED);
     if (have == 0) {
         have = has_sha() ? 1 : -1;

@@ -225,7 +225,8 @@ enum silo_open_flags {
 
 /* Options for opening a bundle. Set `size` to sizeof(silo_options), and members that you do not use
  * to 0 or NULL. Callbacks may run on any thread that calls into the bundle. They must not call
- * functions of this bundle: `vouch` and `log` run while other threads wait for the load. */
+ * functions of this bundle: `vouch` and `log` may run while the thread holds the bundle's lock, for
+ * which such a call would wait for ever. */
 typedef struct silo_options {
     size_t size;
     uint32_t flags;    /* enum silo_open_flags */
@@ -374,16 +375,16 @@ SILO_API size_t silo_plan_parameter_count(const silo_plan *plan);
 SILO_API const char *silo_plan_parameter_name(const silo_plan *plan, size_t index);
 
 /* Runs the plan with its arguments in the order of its parameters, like silo_plan_run. If the plan
- * reads the shape of an array, the argument must be made with silo_array. SILO_ERROR_NO_VARIANT:
- * the plan was recorded for arguments of another kind, and `details` has the reasons. If an
- * argument or a launch fails, nothing of the call was launched. */
+ * reads the shape of an array, the argument must be made with silo_array. Fails with
+ * SILO_ERROR_NO_VARIANT if the plan was recorded for arguments of another kind; `details` then has
+ * the reasons. If an argument or a launch fails, nothing of the call was launched. */
 SILO_API int silo_plan_call(silo_plan *plan, void *stream, const silo_argument *arguments,
                             size_t count, silo_error *error);
 
-/* Returns how the last run was launched, and sets `*reason`. On a GPU: "device" (a graph whose
- * nodes the device updates), "host" (a graph that the host updates) or "singly" (one launch after
- * the other). On a CPU: "in order, on the CPU" or "together, on the CPU's threads". Both texts live
- * until the next run; NULL before the first. */
+/* Returns how the last run was launched, and sets `*reason` to the reason for it. On a GPU:
+ * "device" (a graph whose nodes the device updates), "host" (a graph that the host updates) or
+ * "singly" (one launch after the other). On a CPU: "in order, on the CPU" or "together, on the
+ * CPU's threads". Both texts live until the next run; NULL before the first. */
 SILO_API const char *silo_plan_explain(const silo_plan *plan, const char **reason);
 
 /* Frees a plan. Runs that are already queued complete. `plan` may be NULL. */

@@ -24,8 +24,9 @@ struct silo_struct_form {
     struct silo_struct_leaf leaves[SILO_MAX_LEAVES];
 };
 
-/* Adds a member: "ptr" with the part "", "i32" or "i64" with "shape.0", "stride.4", ... -1 with
- * SILO_ERROR_UNSUPPORTED if the member is unknown or occurs twice. Initialize `form` with {0}. */
+/* Adds a member: "ptr" with the part "", "i32" or "i64" with "shape.0", "stride.4", ... Returns -1
+ * with SILO_ERROR_UNSUPPORTED if the member is unknown or occurs twice. Initialize `form` with {0}.
+ */
 int silo_struct_add(struct silo_struct_form *form, const char *type, const char *part,
                     silo_error *error);
 

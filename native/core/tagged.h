@@ -1,5 +1,6 @@
-/* Reads the tagged arguments of a call (silo.h) into slots and guard words. Slots and words equal
- * those of the same call from Python, so that C and Python choose the same variant. */
+/* Reads the tagged arguments of a call (silo.h) into slots (the 64-bit values of the arguments) and
+ * guard words. Slots and words equal those of the same call from Python, so that C and Python
+ * choose the same variant. */
 #ifndef SILO_TAGGED_H
 #define SILO_TAGGED_H
 
@@ -56,8 +57,8 @@ SILO_INLINE size_t silo_tagged_descriptors(const struct silo_intake *intake) {
 /* Returns the argument for a parameter: the call's value, or the default. */
 const silo_argument *silo_tagged_argument(const struct silo_tagged *tagged, int32_t index);
 
-/* Reads an argument that the inline functions below do not handle. -1 with an error that names the
- * kernel, the argument, its requirement and the given value. */
+/* Reads an argument that the inline functions below do not handle. On failure returns -1 with an
+ * error that names the kernel, the argument, its requirement and the given value. */
 int silo_tagged_other(struct silo_tagged *tagged, int32_t index, silo_error *error);
 
 /* Adds the second words of parameters to the key of the call: the bucket of a key argument, the

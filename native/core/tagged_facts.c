@@ -30,8 +30,8 @@ struct silo_value silo_tagged_value(const silo_argument *argument) {
     return value;
 }
 
-/* Returns the number in a slot as a value; its type is the one that the guard word `code` states.
- */
+/* Converts the 64-bit slot of a number to a value; its type is the one that the guard word `code`
+ * states. */
 static struct silo_value number_of(uint64_t code, uint64_t slot) {
     struct silo_value value = {.type = SILO_IS_INT};
     switch (silo_code_kind(code)) {

@@ -1,4 +1,5 @@
-/* Converts the arguments of a call that was read to the form that the choice of a variant needs. */
+/* Converts the arguments of a call, after they were read, to the facts from which a variant is
+ * chosen. */
 #ifndef SILO_TAGGED_FACTS_H
 #define SILO_TAGGED_FACTS_H
 

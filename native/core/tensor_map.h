@@ -31,24 +31,26 @@ struct silo_map_form {
 _Static_assert(sizeof(struct silo_map_form) == 144, "compared as bytes");
 
 /* Checks whether a driver may accept maps of this form, as far as that does not depend on the
- * descriptor. -1 with SILO_ERROR_UNSUPPORTED and a text without a name: "its box is 64 bytes wide,
- * ...". */
+ * descriptor. If not, returns -1 with SILO_ERROR_UNSUPPORTED and a text that names no parameter:
+ * "its box is 64 bytes wide, ...". */
 int silo_map_form_check(const struct silo_map_form *form, silo_error *error);
 
 /* Whether the map of an array depends on the array's shape, not only on its address. */
 bool silo_map_reads_shape(const struct silo_map_form *form);
 
 /* Fills `out` for the map of an array from its address and shape: `ndim` axes, strides in elements,
- * neither of which is read if silo_map_reads_shape returns false. -1 with SILO_ERROR_MISALIGNED,
- * NULL or SHAPE. The error text continues the array's name: "has strides[1] = 4; ...". */
+ * neither of which is read if silo_map_reads_shape returns false. On failure returns -1 with
+ * SILO_ERROR_MISALIGNED, NULL or SHAPE. The error text continues the array's name: "has strides[1]
+ * = 4; ...". */
 int silo_map_of_array(const struct silo_map_form *form, uint64_t address, int32_t ndim,
                       const int64_t *sizes, const int64_t *strides, struct silo_descriptor *out,
                       silo_error *error);
 
 /* Encodes the map of a descriptor, which has the form's rank, into SILO_MAP_BYTES bytes aligned to
- * SILO_MAP_ALIGN, for a CUDA device. -1 with SILO_ERROR_UNSUPPORTED, or SILO_ERROR_SHAPE with the
- * driver's code; the error text continues the argument's name: "cannot be used: the driver refuses
- * ...". Or -1 with the error of making the device's context current. */
+ * SILO_MAP_ALIGN, for a CUDA device. On failure returns -1 with SILO_ERROR_UNSUPPORTED, or
+ * SILO_ERROR_SHAPE with the driver's code; the error text then continues the argument's name:
+ * "cannot be used: the driver refuses ...". If the device's context cannot be made current, returns
+ * -1 with the error of that step. */
 int silo_tensor_map_encode(struct silo_gpu_device *device, const struct silo_map_form *form,
                            const struct silo_descriptor *descriptor, void *map, silo_error *error);
 
