@@ -17,7 +17,7 @@ __all__ = ["NO_OFFSETS", "Offsets", "carried_of", "declare_results", "jump_argum
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """Carried values that are an affine start plus a uniform offset.
+    """Loop-carried values that are an affine start plus an offset, which is equal for all elements of the tile.
 
     ``wrapped`` are carried values whose start is affine only if ``x % n`` counts as ``x`` (see ``analysis.affine``).
     """
