@@ -36,9 +36,9 @@ _STAYS = frozenset({tt.FUNC, tt.RETURN, flow.FOR, flow.YIELD, tt.STORE})
 
 
 class _NotSeparableError(Exception):
-    """The program cannot be cut by rows.
+    """Raised for a program that cannot be cut by rows.
 
-    Either a value mixes several rows, or all parts need a value that each part has only for its own rows.
+    Either a value mixes several rows, or all parts need a value of which each part computes only its own rows.
     """
 
 
