@@ -27,7 +27,7 @@ class AffineForms:
     """Affine forms over all axes of a nest, for values that ``analysis.affine`` finds to be affine.
 
     With ``wrapped``, ``x % n`` is taken as ``x``, and the conditions for that are added to ``guards``. ``extents``
-    holds, for an axis of which only leading indices are used, their number as a C text. Along the axis ``counted``
+    holds, for an axis of which only leading indices are used, their number as a C text. Along the axis ``counted``,
     masks need not be true everywhere: the number of leading indices at which they are true is added to ``counts``.
     """
 

@@ -126,8 +126,8 @@ def whole_tile(
     """The rows along ``axis`` in which no mask of ``nest`` excludes any of the first ``end`` elements.
 
     The number of these rows is rounded down to a multiple of ``count``. Emits the code that computes it. Returns None
-    if the masks are not comparisons from which code can compute it. ``masked_rows`` combine the rows that masks exclude
-    with the results.
+    if the masks are not comparisons from which code can compute that number. ``masked_rows`` combine the rows that
+    masks exclude with the results.
     """
     inner = nest.axes[-1]
     own = Nest(scope, nest.shape)

@@ -133,7 +133,7 @@ class Nest(NestLoops):
         # maps a limit that a comparison sets to the C text of the comparison's varying side at index 0; "" if that side
         # is uniform
         self.bases: dict[str, str] = {}
-        # the indices from which on values that this nest reads have one known value (``Tail``)
+        # C texts of indices from which on values that this nest reads all equal one scalar (``Tail``)
         self._adopted: list[str] = []
         self._depends: dict[tuple[Value, Index], bool] = {}
         self._same_in_run: dict[tuple[Value, Index], bool] = {}
@@ -613,8 +613,8 @@ class Nest(NestLoops):
 
         None if it is not affine.
 
-        Integers are computed in 64 bits, in which they never wrap; limits check that they would not have wrapped in 32
-        bits.
+        Integers are computed in 64 bits, in which they never wrap; the code that computes the loop's limits checks that
+        32-bit integers would not have wrapped either.
         """
         value = self.scope.resolve(value)
         key = (value, index)

@@ -72,9 +72,8 @@ class Accumulation:
     def repeat(self) -> str:
         """A C text that applies ``combine`` with one element several times, at least once.
 
-        The third value formatted into the text is the number of times.
-
-        "" if repeating ``combine`` needs a loop.
+        Its format fields are the accumulator, the element and the number of times. "" if repeating ``combine`` needs a
+        loop.
         """
         if self.clause == "+":
             return f"{{0}} + ({self.ctype})({{2}}) * {{1}}"
