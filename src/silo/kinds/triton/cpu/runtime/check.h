@@ -63,12 +63,12 @@ struct silo_bounds {
 struct silo_site {
     uint32_t use;          /* enum silo_check_use */
     uint32_t bytes;        /* size of one access */
-    uint32_t first, count; /* numbers of the allowed bounds: `count` items of reach from `first` */
+    uint32_t first, count; /* the allowed bounds: `count` numbers, in reach[first], ... */
     uint32_t change;       /* replaces a suspect value: 0 keeps it, 1 to 3 choose another */
-    uint32_t seen;   /* 1 if the result was suspect in program watch_program, first for the element
-                        `watched` */
-    uint64_t events; /* how often the result was suspect; the first time, `order` other operations
-                        had been suspect */
+    uint32_t seen;   /* 1 if the result was suspect in program watch_program; `watched` is the first
+                        such element */
+    uint64_t events; /* how often the result was suspect; `order` is the number of sites that were
+                        suspect before this site was for the first time */
     uint64_t order, program;
     int64_t lane, watched;
     uint64_t stamp; /* the number of the current execution, for a store of several elements */

@@ -43,8 +43,8 @@ SILO_INLINE void silo_thin_block_ELEMENT(const int rows, const int columns, int6
         }
     }
     if (p < k) {
-        /* Equal to the bytes of k - p, written so that the compiler sees that they fit in a row of
-         * `some`. */
+        /* The bytes of the last k - p elements, written so that the compiler sees that they fit in
+         * a row of `some`. */
         const uint64_t rest = (uint64_t)k % SILO_THIN_LANES * sizeof(CTYPE);
         CTYPE some[SILO_THIN_COLUMNS][SILO_THIN_LANES] = {{0}};
         for (int j = 0; j < columns; j++)
