@@ -71,7 +71,7 @@ class CpuCompiler:
         Raises:
             SourceError: not a Triton source, or Triton refuses it.
             CompileError: an option of the CPU has an invalid value.
-            UnsupportedError: every operation the CPU cannot express, with its place and count.
+            UnsupportedError: the CPU cannot express an operation; the message lists each with its place and count.
         """
         from silo.kinds.triton.cpu.cpu_jobs import lowered  # noqa: PLC0415  # stored code needs none of it
 

@@ -71,7 +71,7 @@ def lowered(source: TritonSource, variant: Variant, options: CpuOptions) -> Lowe
 
     Raises:
         SourceError: Triton refuses the source.
-        UnsupportedError: every operation the CPU cannot express, with its place and count.
+        UnsupportedError: the CPU cannot express an operation; the message lists each with its place and count.
     """
     ttir = _ttir(source, variant)
 
@@ -125,7 +125,7 @@ def make_job(
         options: how it is compiled.
 
     Raises:
-        UnsupportedError: every operation the CPU cannot express, with its place and count.
+        UnsupportedError: the CPU cannot express an operation; the message lists each with its place and count.
     """
     # The text of a job lacks source locations, so the error is raised here, from the text that still has them.
     if unsupported_operations(module):

@@ -133,7 +133,7 @@ class _Plan:
     shared: set[Value] = field(default_factory=set[Value])
 
     def want(self, value: Value, axis: int) -> None:
-        """Traces ``value``, whose row axis is ``axis``, back to ranges.
+        """Traces ``value``, whose row axis is ``axis``, back to ``tt.make_range``, splats and constants.
 
         Raises ``_NotSeparableError`` if that is impossible.
         """

@@ -138,7 +138,7 @@ def emit_c(module: Module, options: CpuOptions | None = None, entry: str = "") -
         entry: the symbol to export; "" derives one from the kernel's name.
 
     Raises:
-        UnsupportedError: listing every operation the CPU cannot express, with its place and count.
+        UnsupportedError: the CPU cannot express an operation; the message lists each with its place and count.
     """
     check_supported(module)
     return emit_supported(module, options or CpuOptions(), entry)

@@ -14,7 +14,7 @@ from silo.kinds.triton.front.ssa import Operation, Value
 
 __all__ = ["AffineForms", "Axes", "Form", "view_axes"]
 
-# the axis of the nest for each dimension of a value; None for a dimension that does not matter
+# the axis of the nest for each dimension of a value; None for a dimension of which only the index 0 is used
 Axes = tuple[int | None, ...]
 Form = tuple[str, dict[int, str]]  # the base, and the stride along each axis
 _Place = tuple[Value, Axes]

@@ -159,7 +159,7 @@ def whole_tile(
         if neutral is None or not _equals_after(scope, nest, row.operation.operands[0], axes, neutral, axis, counts):
             return WholePart(name, rows, every)
     last = scope.name("last")
-    # The number of leading rows is also 0 if it is unknown; then every row may change the results.
+    # `some` is also 0 if the number of leading rows is unknown; then every row may change the results.
     scope.emit(Define("int64_t", last, f"{some} ? ({some} + {count - 1}) & -{count} : {every}"))
     return WholePart(name, rows, last)
 

@@ -692,7 +692,7 @@ class Nest(NestLoops):
     def _is_same_in_run(self, value: Value, index: Index) -> bool:
         """Whether ``value`` is the same for all elements of a run (consecutive indices with the same quotient).
 
-        Such values are made of quotients, and of values loaded at quotients.
+        Such values are computed from quotients, or loaded from addresses that are computed from quotients.
         """
         value = self.scope.resolve(value)
         if not self.depends(value, index):
@@ -747,9 +747,10 @@ class Nest(NestLoops):
         return f"({pair.remainder} - {self.runs.first})", "1"
 
     def limit_statements(self) -> tuple[list[str], int]:
-        """The distinct limits found, and the extent of the innermost loop.
+        """The distinct limits found (numbers of leading iterations), and the extent of the innermost loop.
 
-        Each limit is a C text that computes it from ``limit``, the extent or a limit computed before.
+        Each limit is a C expression of the variable ``limit``, which holds the extent, or the value of the limit
+        before.
         """
         limits = self.limits if self.runs is None else [*self.limits, *self.runs.limits]
         return list(dict.fromkeys(limits)), self.loops_over[-1][1]

@@ -178,7 +178,7 @@ def reduce_in_lanes(program: LoopProgram, vector_bits: int) -> None:
 
 
 def lanes_of(vector_bits: int) -> int:
-    """The number of partial results that a loop keeps."""
+    """The number of partial results that a loop keeps: as many as a vector has 32-bit lanes."""
     return min(vector_bits, _MOST_BITS) // _LANE_BITS
 
 
@@ -441,7 +441,8 @@ def _masked_block(loop: For, all_lanes: list[_Lanes], state: _State, first: str)
     """
     lane, remaining, on = state.name("lane"), state.name("left"), state.name("on")
     lanes = {f"{lane_array.array}[{lane}]" for lane_array in all_lanes}
-    # If the loop counts from 0 to a multiple of the lanes, its vectors fill whole rows of scratch memory.
+    # If the loop counts from 0 to at most a multiple of the lanes, masked-off lanes are still inside the row of scratch
+    # memory.
     filled = loop.start == "0" and loop.most > 0 and loop.most % state.lanes == 0
     head = [
         # A 64-bit sum: gcc does not vectorise a masked load whose index may wrap.

@@ -47,9 +47,9 @@ struct silo_bounds {
     uint64_t low, high; /* addresses of the first byte and the end */
     uint64_t origin;    /* the address of the first byte that a cell describes */
     uint64_t *writers;  /* the last writer, encoded by silo_check_cell; NULL: not needed */
-    uint64_t *readers;  /* the reader since that write, encoded alike; SILO_CHECK_MANY: several */
-    uint8_t *fresh;     /* enum silo_check_fresh; NULL: all of it was written before */
-    uint8_t *shared;    /* enum silo_check_shared; NULL if `writers` is NULL */
+    uint64_t *readers; /* the reader since that write, encoded likewise; SILO_CHECK_MANY: several */
+    uint8_t *fresh;    /* enum silo_check_fresh; NULL: all of it was written before */
+    uint8_t *shared;   /* enum silo_check_shared; NULL if `writers` is NULL */
     uint64_t
         *stamps; /* the number of the store's execution that wrote here last; NULL: not needed */
     uint8_t *stored; /* the bytes that this execution wrote, one for each byte from `origin` */
@@ -237,9 +237,10 @@ SILO_INLINE int silo_check_races(struct silo_check *check, struct silo_bounds co
         return 1;
     }
     if (use & SILO_CHECK_WRITES) {
-        /* A reader that is atomic, like this access, is no race: either it also wrote, and was
-         * compared as the writer, or it is a volatile load of values that atomics write. A program
-         * that read the shared value after storing it would read the same value in any order. */
+        /* An atomic read does not race with this access if the access is atomic too: either the
+         * reader also wrote, and was compared above as the writer, or it was a volatile load of
+         * values that atomics write. A program that read the shared value after storing it would
+         * read the same value in any order. */
         if (reader && reader >> 24 != own && !(reader & mine & 1) &&
             !(bounds->shared[at] == SILO_CHECK_SHARED && reader >> 24 == writer >> 24) &&
             !silo_check_ordered(check, reader)) {

@@ -63,7 +63,7 @@ def _is_needed_whole(root: Value) -> bool:
 
 
 def _carried_unchanged(value: Value) -> list[Value] | None:
-    """The values by which loops carry ``value``; None if an operation reads ``value`` from memory."""
+    """The arguments and results by which loops carry ``value``; None if an operation reads ``value`` from memory."""
     values: list[Value] = []
     for user in value.uses:
         places = {position for position, operand in enumerate(user.operands) if operand is value}

@@ -131,7 +131,7 @@ class _Planner:
         self.steps: list[Step] = []
         self.open: NestGroup | None = None
         self.position = {operation: index for index, operation in enumerate(block.operations)}
-        # the position in the program of the operation of each step that is not a nest
+        # for each step that is not a nest: the position of its operation in the program
         self.step_position: dict[Step, int] = {}
         self.demands: dict[Value, list[Demand]] = {}
         self.free: dict[tuple[Value, bool], None] = {}
@@ -312,8 +312,8 @@ class _Planner:
         if any(op.name == tt.LOAD and op.block is self.block and self.position[op] > first for op in makers):
             return False
         if isinstance(sink, StoreSink):
-            # A load between two stores must run after the first store and before the second, which one nest of both
-            # cannot do.
+            # A load between two stores must run after the first store and before the second. If both stores were in one
+            # nest, it could not.
             between = self.block.operations[first : self.position[sink.operation]]
             if any(operation.name == tt.LOAD for operation in between):
                 return False
