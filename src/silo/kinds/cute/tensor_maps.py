@@ -1,6 +1,6 @@
 """The tensor maps that a host function makes from its arrays, and the kernel parameters for them.
 
-They are read from the traced module.
+The maps are read from the traced module.
 """
 
 from __future__ import annotations

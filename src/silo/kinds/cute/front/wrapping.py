@@ -258,7 +258,8 @@ def _written(
     constants = {name: value for name, value in arguments.items() if name not in forms}
     cutlass = dsl_module("cutlass")
     grid = [cutlass.Int32(1) for _ in _AXES]
-    # the DSL's host function itself runs, and needs a stream; for Silo's driver, the host function is only read
+    # a stream is needed only if the DSL's host function itself runs; for Silo's driver, the function's launch is only
+    # read
     stream = source.in_library
     if stream:
         grid.append(dsl_module("cutlass.cute.runtime").make_fake_stream(use_tvm_ffi_env_stream=True))

@@ -83,7 +83,7 @@ class CpuCompiler:
         """Parses and verifies the job's text, emits C, and builds the shared object.
 
         Raises:
-            CompileError: the text or the parameters make no sense, or the C compiler refused.
+            CompileError: the text or the parameters are invalid, or the C compiler refused.
         """
         from silo.kinds.triton.cpu.cpu_jobs import compile_ttir  # noqa: PLC0415  # stored code needs none of it
 

@@ -87,7 +87,7 @@ def cut_rows(module: Module) -> RowParts:
 
 
 def _roots(module: Module, name: str) -> set[Value] | None:
-    """The arguments through which operations called ``name`` access memory; None if one may access any memory."""
+    """The arguments through which operations called ``name`` access memory; None if any memory may be accessed."""
     all_roots: set[Value] = set()
     for operation in module.walk():
         if operation.name == name:

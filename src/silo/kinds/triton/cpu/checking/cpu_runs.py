@@ -99,7 +99,7 @@ class CpuReporter:
     def suspect(self, suspect: CpuSuspect, effect: Stored | CpuFault | None, *, hidden: bool) -> CheckFinding:
         """The finding for a doubtful value; ``effect`` is the store or the fault that depends on it.
 
-        ``hidden``: the value is unused only because a mask that is computed from it excludes it.
+        ``hidden``: the value would be used, but a mask that is computed from the value itself excludes the element.
         """
         return self._placed(self._suspect(suspect, effect, hidden=hidden), suspect)
 

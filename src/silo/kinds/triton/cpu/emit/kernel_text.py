@@ -145,7 +145,7 @@ def emit_c(module: Module, options: CpuOptions | None = None, entry: str = "") -
 
 
 def emit_supported(module: Module, options: CpuOptions, entry: str = "") -> EmittedKernel:
-    """Like :func:`emit_c`, for a module that was checked already; it may have been instrumented since."""
+    """Like :func:`emit_c`, for a module that was checked already; operations of a check may have been added since."""
     with refuse_depth():
         program, uses = _lower_supported(module, options, entry)
         blocks = [text for text in program.constants if text.startswith(BLOCK)]

@@ -280,7 +280,8 @@ class _Kernel:
                     own.append(other)
                 else:
                     once.append(other)
-            elif not isinstance(other, LoopCall):  # skips prefetches, which long runs do not need
+            # skips prefetches: a group reads long runs of memory, which need none
+            elif not isinstance(other, LoopCall):
                 own.append(other)
         return once, own
 

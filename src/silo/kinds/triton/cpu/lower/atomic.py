@@ -83,7 +83,8 @@ def volatile_load(scope: LoweringScope, type_: Type, pointer: str, mask: str, ot
 class Combined:
     """Atomic adds that are summed by address first.
 
-    ``add`` is the C text for one element; ``before`` and ``after`` surround it.
+    ``add`` is the C text that adds one element; the statements ``before`` and ``after`` surround the loops over the
+    tile.
 
     At run time, if the C expression ``direct`` is true, summing is not worth it, and each element is added by its own
     atomic.

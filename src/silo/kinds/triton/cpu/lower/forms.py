@@ -112,9 +112,9 @@ class AffineForms:
         return f"({' + '.join(low)})", f"({' + '.join(high)})"
 
     def guard_mask(self, mask: Value | None, axes: Axes) -> bool:
-        """Adds the condition that ``mask`` is true everywhere to ``guards``.
+        """Adds to ``guards`` the condition that ``mask`` is true everywhere.
 
-        False if the condition cannot be written.
+        Returns False if the condition cannot be written.
         """
         pending = [] if mask is None else [(self.scope.resolve(mask), axes)]
         seen: set[_Place] = set()

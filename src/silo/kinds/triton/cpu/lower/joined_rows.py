@@ -259,7 +259,7 @@ def join_rows(
 
 
 def _up_to(scope: LoweringScope, nest: Nest, parts: JoinedRows) -> list[Statement] | None:
-    """The ``values`` of ``parts`` for any element of a row, with zero for the loads of elements after the end.
+    """The ``values`` of ``parts`` for any element of a row, with zeros instead of loads for elements after the end.
 
     None if a value reads memory in another way, or may divide integers.
     """

@@ -90,7 +90,8 @@ class Descent:
 # ---- Evaluates values inside one loop nest ----
 
 
-# the most characters of the C text of an affine form: a C compiler may refuse more than 256 nested parentheses
+# the most characters of the C text of an affine form: a longer text could have more than 256 nested parentheses, which
+# a C compiler may refuse
 _LONGEST_FORM = 1500
 _WIDEST = 64  # the most conditions of a mask that is split into its conditions
 _RANGE_START = re.compile(r"\(int64_t\)[0-9]+")
@@ -130,7 +131,7 @@ class Nest(NestLoops):
         # the address of the row's first element, for each pointer that the fast body (before the lowest limit) reads in
         # order
         self.rows: dict[Value, str] = {}
-        # maps a limit that a comparison sets to the C text of the comparison's varying side at index 0; "" if that side
+        # for each limit that a comparison sets: the C text of the comparison's varying side at index 0; "" if that side
         # is uniform
         self.bases: dict[str, str] = {}
         # C texts of indices from which on values that this nest reads all equal one scalar (``Tail``)
@@ -553,7 +554,7 @@ class Nest(NestLoops):
         if not limits and len(adopted) == 1:
             self.limits += adopted
             return adopted[0]
-        # The index of a ``tl.arange`` always fits in 32 bits.
+        # The values of a ``tl.arange`` always fit in 32 bits, so the comparison is false for all later elements.
         plain = len(limits) == 1 and _RANGE_START.fullmatch(self.bases.get(limits[0], ""))
         return limits[0] if plain else ""
 
@@ -737,7 +738,7 @@ class Nest(NestLoops):
         if self.runs is None:
             self.wants_runs = True
             return None
-        # the operands themselves depend on the run, so its quotient cannot be computed from them before the run
+        # the operands themselves depend on the run, so the quotient cannot be computed before the run begins
         if self.text_level(form[0], divisor[0]) >= self.depth - 1:
             return None
         pair = self.runs.pair(form[0], divisor[0])

@@ -117,8 +117,8 @@ def reads_in_steps(body: Sequence[Statement], inner: str) -> bool:
 # ---- Runs of an innermost loop: consecutive indices for which a quotient stays the same ----
 
 _NUMBER = re.compile(r"\(int64_t\)\(\(int32_t\)([0-9]+)\)")
-# Lengths of complete runs for which a loop of constant length is emitted: short ones, and full vectors. In a loop of
-# unknown length, the elements after a run's last full vector would cost much.
+# Lengths of complete runs for which a loop of constant length is emitted: short lengths, and multiples of 16 (full
+# vectors). In a loop of unknown length, the elements after a run's last full vector would cost much.
 _WHOLE = (*range(4, 64), *range(64, 1025, 16))
 _WORD = re.compile(r"[A-Za-z_]\w*")
 # A shorter run costs more than computing a quotient for each element, unless its length is a known constant.
@@ -274,7 +274,7 @@ class FlatLoops:
 
 
 def flat_cut(scope: LoweringScope, group: NestGroup) -> int | None:
-    """The axis at which to cut a nest into two flat loops, 0 for a single one.
+    """The axis at which to cut a nest into two flat loops, 0 for a single flat loop.
 
     None if a loop for each axis is better.
     """

@@ -530,7 +530,10 @@ def _lane_loops(head: list[Define], body: list[Statement], state: _State, lane: 
 
 
 def _of_vectors(statement: Statement) -> tuple[str, str] | None:
-    """The function of a whole vector that computes this value for all lanes, and its argument; None without one."""
+    """The function that computes a statement's value for a whole vector of lanes, and its argument.
+
+    None if there is no such function.
+    """
     match = _VECTOR_CALL.fullmatch(statement.value or "") if isinstance(statement, Define) else None
     return (f"silo_{match[1]}_lanes_f32", match[2]) if match is not None else None
 

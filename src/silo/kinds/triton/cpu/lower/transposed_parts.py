@@ -192,7 +192,7 @@ class _Parts:
         return [For(nest.first[outer], "0", ends[outer], [columns], step=str(_PART))]
 
     def _part(self, scope: LoweringScope, counts: Mapping[int, str] | None = None) -> list[Statement]:
-        """The statements of one part; ``counts`` are the C names of its extents if they may be less than a part's."""
+        """The statements of one part; ``counts`` are the C names of its extents, if these may be less than 16."""
         nest = self.nest
         outer, inner = nest.axes
 

@@ -57,7 +57,7 @@ typedef uint64_t silo_alias_u64 __attribute__((may_alias));
 #define SILO_FLOAT_KEY(suffix, type, utype)                                                        \
     SILO_INLINE type silo_float_key_##suffix(type bits) {                                          \
         utype const sign =                                                                         \
-            -((utype)bits >> (8 * sizeof bits - 1)); /* no branch, because signs vary */           \
+            -((utype)bits >> (8 * sizeof bits - 1)); /* no branch: signs are unpredictable */      \
         return (type)((utype)bits ^ sign >> 1);                                                    \
     }
 

@@ -215,7 +215,7 @@ SILO_INLINE int silo_check_same(struct silo_check const *check, struct silo_site
 /* Records an access to a cell; returns whether it races with an access of another program. Plain
  * stores of the same value by several programs are no race, because memory holds this value
  * whichever store is last; such a store counts as an event of its site. After that, a write of
- * another value is a race, also by the program that wrote last. */
+ * another value is a race, even if it is by the program that wrote last. */
 SILO_INLINE int silo_check_races(struct silo_check *check, struct silo_bounds const *bounds,
                                  struct silo_site *site, uint64_t address, uint64_t at,
                                  uint64_t mine) {
@@ -249,7 +249,8 @@ SILO_INLINE int silo_check_races(struct silo_check *check, struct silo_bounds co
         }
         if (reader && (reader >> 24 != writer >> 24 || !silo_check_same(check, site, address)))
             bounds->shared[at] = SILO_CHECK_CHANGED;
-        /* A plain write stays recorded if atomics of the same program follow it. */
+        /* A plain write stays recorded if atomics of the same program follow it, so that atomics of
+         * other programs still race with it. */
         if (writer >> 24 != own || (writer & 1) || !(mine & 1))
             bounds->writers[at] = mine;
         bounds->readers[at] = 0;
