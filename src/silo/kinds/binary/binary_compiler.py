@@ -52,8 +52,8 @@ class BinaryCompiler:
         """
         if not isinstance(source, BinarySource):
             raise SourceError(f"{source.name} is not a binary source")
-        # A variant of a bundle has the fingerprint of one binary; a variant of a call has the fingerprint of the
-        # kernel, with all its binaries.
+        # A variant of a bundle has the fingerprint of one binary, which is then the only choice; a variant of a call
+        # has the fingerprint of the kernel, so that all of its binaries are candidates.
         own = tuple(code for code in source.codes if source.fingerprint_of(code) == variant.source)
         code, decisions = choose_code(own or source.codes, variant.target, variant.specialization)
         if code is None:

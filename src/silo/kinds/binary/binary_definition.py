@@ -277,8 +277,8 @@ def binary(
         pdl: use programmatic dependent launch (NVIDIA).
         target: the target that the binary was built for, such as ``cuda:sm_100a``; read from the binary by default. A
             cubin does not record whether it is for an ``a`` architecture: if it is, name the target.
-        facts: the binary's assumptions: ``{"x": "aligned16", "n": "divisible16", "k": 4096}``. A call for which an
-            assumption of every binary is false is an error.
+        facts: the binary's assumptions: ``{"x": "aligned16", "n": "divisible16", "k": 4096}``. A call that no
+            binary fits, because each has a false assumption, is an error.
         scratch_bytes: bytes of memory for each program, passed as the ``scratch`` parameter.
         scratch_align: alignment of this memory in bytes.
         release_gil: as for :func:`silo.kernel`.

@@ -309,9 +309,11 @@ def choose_code(
 
 
 def preference(code: BinaryCode) -> tuple[int, bool, int]:
-    """Returns the sort key of binaries that fit: more assumptions, then machine code, then the newer architecture.
+    """Returns the sort key of a binary that fits a call: the binary with the greatest key is chosen.
 
-    The first of equal binaries is chosen.
+    Of binaries with equal keys, the first is chosen.
+
+    More assumptions have a greater key, then machine code rather than PTX, then (for CUDA) a newer architecture.
     """
     number = re.search(r"[0-9]+", code.target.arch)
     newer = int(number.group()) if number and code.target.kind == "cuda" else 0
@@ -376,7 +378,7 @@ class BinarySource:
         )
 
     def code_text(self, form: str, target: str | None) -> tuple[Target, str]:
-        """Returns the target and the text of the first binary that has this ``form``.
+        """Returns the target and the text of the first binary that has this ``form`` (``ptx``, ``sass``, ``amdgcn``).
 
         PTX is returned unchanged, and machine code is disassembled. ``target`` None accepts any target. Raises
         SourceError if no binary has the form.
@@ -412,7 +414,7 @@ class BinarySource:
 
     @property
     def exact(self) -> frozenset[str]:
-        """The scalars for which a binary assumes an exact value."""
+        """The names of the scalars for which a binary assumes an exact value."""
         return frozenset(
             name
             for code in self.codes
@@ -478,7 +480,10 @@ class BinarySource:
             )
 
     def _is_assumed(self, name: str, value: int) -> bool:
-        """Whether some binary assumes exactly this value of the parameter ``name``; only such values matter."""
+        """Whether some binary assumes exactly this value of the parameter ``name``.
+
+        Only then does a call's specialization contain the value.
+        """
         return any(
             owner == name and type(assumed) is type(value) and assumed == value
             for code in self.codes

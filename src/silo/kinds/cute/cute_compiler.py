@@ -1,4 +1,7 @@
-"""CuTe DSL kernels for NVIDIA GPUs: runs the DSL's front end here and its back end in a worker; returns launch info."""
+"""Compiles CuTe DSL kernels for NVIDIA GPUs: the DSL's front end runs in this process, its back end in a worker.
+
+The result is the compiled code and its launch info.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +106,10 @@ def trace(wrapper: Wrapper, arch: str, name: str) -> TracedFunction:
 
 
 def _author_line(error: BaseException) -> str:
-    """Returns the author's line at which ``error`` was raised, for a message; "" if unknown or already in the error."""
+    """Returns `` (file:line)`` of the kernel author's code in which ``error`` was raised, for the end of a message.
+
+    "" if the line is unknown, or if the error names the file already.
+    """
     folder = str(Path(dsl_module("cutlass").__file__).parent)
     frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
     own = [(name, line) for name, line in frames if not name.startswith((folder, "<")) and name != __file__]
@@ -155,7 +161,7 @@ class _Cleaner:
         self.module: Any = None
 
     def __call__(self, _owner: object, module: Any, _function: str) -> None:  # noqa: ANN401
-        """The hook that the DSL calls after it has traced a module and before it writes it."""
+        """Cleans ``module``: the DSL calls this hook after it has traced the module and before it writes it."""
         for operation in module.body.operations:
             if operation.operation.name == "func.func":
                 for block in operation.regions[0].blocks:
@@ -223,7 +229,7 @@ def _drop_unused(owners: list[Any]) -> None:
 _log = logging.getLogger("silo")
 _OLDEST = 80
 _ANY_ARCH = Target("cuda")
-_MOST_TRACED = 256  # the most jobs that are kept; each takes some 10 KB
+_MOST_TRACED = 256  # the most jobs that ``_keep`` stores; each takes some 10 KB
 
 
 class _HasWrapper(Protocol):

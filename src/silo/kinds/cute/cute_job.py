@@ -38,7 +38,8 @@ class CuteArgumentRole(Enum):
     """The kind of value that a launch passes for an argument of the host function."""
 
     POINTER = "pointer"  # an array: its address
-    TENSOR = "tensor"  # an array of a dynamic layout: its address, and the extents and strides that are passed
+    # an array with a dynamic layout: its address, and those extents and strides that each call passes
+    TENSOR = "tensor"
     SCALAR = "scalar"  # a number
     GRID = "grid"  # the size of the grid along one axis; ``name`` is x, y or z
     STREAM = "stream"  # the launch's stream; ``name`` is ""
@@ -59,8 +60,9 @@ def _read_leaf(data: JSON, label: str) -> tuple[AbiType, str]:
 class HostArgument(PersistedRow):
     """One argument of the traced host function, and the value that the launch passes for it.
 
-    ``name`` is the kernel parameter's name. ``leaves`` are the scalars that make up the argument, each an ABI type and
-    a part (``shape.0``), as in :class:`silo.core.launch_info.LayoutSlot`.
+    ``name`` is the kernel parameter's name. ``leaves`` are the scalars that make up the argument. Each is an ABI type
+    and a part ("" for an address or a number, ``shape.0`` for the extent of axis 0), as in
+    :class:`silo.core.launch_info.LayoutSlot`.
     """
 
     title = "an argument of the host function"

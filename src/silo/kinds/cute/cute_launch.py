@@ -1,6 +1,6 @@
 """Makes launch info for a cubin: from the host function's launch, the author's options, and the cubin's own table.
 
-The cubin's tensor maps are read from the traced module before that, by :mod:`.tensor_maps`.
+The kernel's tensor maps are not read here: :mod:`.tensor_maps` reads them from the traced module before it is compiled.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ _LET_THE_DSL = 'let the DSL\'s host function launch it: silo.cute(..., host="dsl
 
 
 def placed_arguments(arguments: Sequence[HostArgument], call: LaunchCall) -> tuple[HostArgument, ...]:
-    """Returns the host function's arguments in its order. An author's function may take the stream at any position.
+    """Returns the host function's arguments in the order of the function's parameters.
+
+    An author's function may take the stream at any position.
 
     Raises:
         UnsupportedError: the function does not launch on the stream that it takes, or launches on a stream of its own.
@@ -122,7 +124,7 @@ def _unmakeable(parameter: PassedParameter, index: int, arguments: Sequence[Host
 
 
 def value_words(value: HostValue, arguments: Sequence[HostArgument]) -> str:
-    """Describes the origin of a value, for messages."""
+    """Returns a description of the origin of a value, for messages."""
     match value:
         case LaunchValue(argument, _):
             found = frozenset({argument})
@@ -307,7 +309,7 @@ def _shared(
             "say them: silo.cute(..., smem=...)"
         )
     if job.smem is not None and job.smem != smem:
-        # without grid arguments, the author wrote the host function
+        # without grid arguments, the author wrote the host function, which sets the bytes itself
         if not any(argument.role is CuteArgumentRole.GRID for argument in arguments):
             raise CompileError(f"smem={job.smem} was said, and the host function launches with {smem}; leave it out")
         if job.smem < smem:

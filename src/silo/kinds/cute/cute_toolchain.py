@@ -99,7 +99,7 @@ class DslBindings(NamedTuple):
     llvm: Any
 
     def context(self) -> Any:  # noqa: ANN401  # a context of MLIR
-        """Returns a new MLIR context that starts no threads, as modules read in it are small."""
+        """Returns a new MLIR context without threads: the modules that are read in it are too small to need any."""
         context = self.ir.Context()
         context.enable_multithreading(False)  # noqa: FBT003  # the bindings' signature
         return context
@@ -116,8 +116,8 @@ def bindings() -> DslBindings:
     )
 
 
-# Put before the DSL's own message if a Constexpr got a value that each call passes, because the DSL's message
-# describes only a later error that this mistake causes.
+# Put before the DSL's own message if a runtime value, which each call passes, was given for a Constexpr: the DSL's
+# message describes only a later error that this mistake causes.
 _OUTSIDE = (
     "a kernel is given a value of each call where it declares a Constexpr: pass it a constant, or declare the "
     "parameter with the DSL's type of a number"

@@ -1,7 +1,7 @@
 """The blob ``cuteobj``, a shared object with host and device code: its format, loading it, and calling it.
 
-The DSL's Python code is not imported. The object needs the DSL's runtime library and tvm-ffi; the installed ones are
-loaded before it, so that the system's loader finds them by their names.
+The DSL's Python code is not imported. The object needs the DSL's runtime library and tvm-ffi; the installed libraries
+are loaded before the object, so that the system's loader finds them by their names.
 
 The blob begins with :data:`MAGIC`, four bytes with the length of the header (little endian), the header as JSON, and
 then the shared object. The object contains the DSL's code for the kernel and no code of NVIDIA's libraries: it names

@@ -84,7 +84,7 @@ class PassedParameter:
 
 @dataclass(frozen=True, slots=True)
 class LaunchCall:
-    """One launch. ``kernel`` is the host function's name for the loaded kernel, which ends with the entry's name.
+    """One launch. ``kernel`` is the host function's own name of the loaded kernel; it ends with the entry's name.
 
     ``grid``, ``block`` and ``smem`` (bytes of dynamic shared memory) may be constants. ``stream`` is the stream's
     handle: 0 for the default stream. ``attributes`` are the launch attributes by the driver's number

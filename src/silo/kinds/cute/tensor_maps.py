@@ -1,6 +1,6 @@
 """The tensor maps that a host function makes from its arrays, and the kernel parameters for them.
 
-They are read from the traced module.
+The maps are read from the traced module.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def _maps_of_module(module: Any, ir: Any) -> list[ArrayMap]:  # noqa: ANN401
 
 
 def _raw(value: Any, ir: Any) -> Any:  # noqa: ANN401
-    """Returns the plain MLIR value, as the DSL's classes wrap some kinds of values."""
+    """Returns ``value`` as a plain MLIR value: the DSL's own classes wrap some values, and hold the plain one."""
     return value if isinstance(value, ir.Value) else value.value
 
 

@@ -68,7 +68,7 @@ def dsl_type(element: DType) -> Any:  # noqa: ANN401  # a class of the DSL
 # ---- Specialization of one call: the typed signature, and the facts that the code may assume ----
 
 ALIGNMENT = 16
-"""The bytes that divide an aligned array's address; other arrays are only aligned to the size of an element."""
+"""The alignment in bytes of an aligned array's address; other arrays are only aligned to the size of an element."""
 
 _I32 = range(-(1 << 31), 1 << 31)
 _I64 = range(-(1 << 63), 1 << 63)

@@ -32,7 +32,7 @@ class Form(Enum):
     """How an argument reaches the device function."""
 
     POINTER = "pointer"  # an array with a fixed layout: its address
-    # an array with a dynamic layout: a struct of its address, and of the extents and strides that are passed
+    # an array with a dynamic layout: a struct of its address, and of those extents and strides that each call passes
     TENSOR = "tensor"
     SCALAR = "scalar"
 
@@ -59,8 +59,8 @@ class Wrapper:
     Attributes:
         function: a ``@cute.jit`` function, or an object whose ``__call__`` is one.
         arguments: the arguments of the trace, which need no device. If ``written``: one for each of ``parameters``,
-            then the three dimensions of the grid (Int32), then, if ``stream``, the stream of the environment. For the
-            author's host function: in that function's order, with constants and the stream.
+            then the three dimensions of the grid (Int32), then, if ``stream``, a placeholder for the launch's stream.
+            For the author's host function: in that function's order, with constants and the stream.
         parameters: if ``written``, all parameters of the device function except constants, in its order. Else the
             parameters of the author's host function, without constants and the stream; the artifact determines which
             of them reach the device function.
@@ -220,11 +220,11 @@ _ROUND = 16  # in elements: a stride that is a multiple of this keeps every alig
 
 
 def _static(extents: Extents) -> tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[AbiType, str], ...]]:
-    """Returns the shape and strides for the code, and an empty tuple. The stride of an axis of size 1 is replaced.
+    """Returns the shape and the strides for which the code is compiled, and (), because a call passes neither.
 
-    Such a stride is never used, but the DSL infers alignments from it. A call has a stride of 1 there, from which the
-    DSL would conclude that the elements of a batch are not aligned. The new stride is the number of elements that the
-    array spans, rounded up to a multiple of ``_ROUND``.
+    The stride of an axis of size 1 is replaced. It is never used, but the DSL infers alignments from it. A call has a
+    stride of 1 there, from which the DSL would conclude that the elements of a batch are not aligned. The new stride is
+    the number of elements that the array spans, rounded up to a multiple of ``_ROUND``.
     """
     assert extents.strides is not None  # a CuTe source is compiled for layouts, which have strides
     pairs = list(zip(extents.shape, extents.strides, strict=True))
@@ -234,9 +234,9 @@ def _static(extents: Extents) -> tuple[tuple[int, ...], tuple[int, ...], tuple[t
 
 
 def _dynamic(layout: DynamicLayout, cute: Any) -> tuple[Any, Any, tuple[tuple[AbiType, str], ...]]:  # noqa: ANN401
-    """Returns symbols for dynamic sizes and strides, with their known divisors, and the struct's members.
+    """Returns symbols for dynamic sizes and strides, with their known divisors, and the members of the struct.
 
-    The struct passes the tensor to the device function.
+    The struct is the form in which a call passes the tensor to the device function.
     """
     sizes = (cute.sym_int32, AbiType.I32) if layout.size_bits == 32 else (cute.sym_int64, AbiType.I64)
     steps = (cute.sym_int32, AbiType.I32) if layout.offset_bits == 32 else (cute.sym_int64, AbiType.I64)
@@ -258,7 +258,8 @@ def _written(
     constants = {name: value for name, value in arguments.items() if name not in forms}
     cutlass = dsl_module("cutlass")
     grid = [cutlass.Int32(1) for _ in _AXES]
-    # the DSL's host function itself runs, and needs a stream; for Silo's driver, the host function is only read
+    # a stream is needed only if the DSL's host function itself runs; for Silo's driver, the function's launch is only
+    # read
     stream = source.in_library
     if stream:
         grid.append(dsl_module("cutlass.cute.runtime").make_fake_stream(use_tvm_ffi_env_stream=True))

@@ -37,12 +37,12 @@ class CpuOptions:
     that dots may use if the CPU has them: 0 the instructions of the CPU level alone, 1 also vector instructions beyond
     the level (AVX512-BF16, VNNI), 2 also matrix tiles (AMX). ``dot_rows`` and ``dot_vectors`` are the size of the block
     of a dot's accumulator that stays in registers: rows (1 to 16) and vectors per row (1 to 4); 0 leaves the choice to
-    the compiler. ``launch_atomics``: atomics need be atomic among the programs of one launch only, because nothing else
-    accesses their memory meanwhile. ``elements_apart``: a launch reads memory that it also writes (other than by
-    atomics) only at the index that writes it, and no two indices write one address, so the order of indices does not
-    matter. ``row_parts``: the memory that a matrix product writes overlaps none that it reads, so that threads may
-    share a program by its rows; ``elements_apart`` implies it. ``chunk``, ``threads``, ``work`` and ``cooperative``
-    (programs wait for each other, so all run at once) are passed on to the launch info.
+    the compiler. ``launch_atomics``: atomics have to be atomic only among the programs of one launch, because nothing
+    else accesses their memory while it runs. ``elements_apart``: a launch reads memory that it also writes (other than
+    by atomics) only at the index that writes it, and no two indices write one address, so the order of indices does not
+    matter. ``row_parts``: the memory that a matrix product writes does not overlap the memory that it reads, so that
+    several threads may compute different rows of one program; ``elements_apart`` implies it. ``chunk``, ``threads``,
+    ``work`` and ``cooperative`` (programs wait for each other, so all run at once) are passed on to the launch info.
     """
 
     mode: Literal["optimized", "reference"] = "optimized"
@@ -77,9 +77,9 @@ class CpuOptions:
         )
 
     def to_json(self) -> JSON:
-        """The canonical form.
+        """Returns the options as JSON, in the canonical form.
 
-        Members in ``_LATER`` are left out while they have their default, so existing keys stay the same.
+        Members in ``_LATER`` are left out while they have their default, so that existing keys stay the same.
         """
         members = asdict(self)
         for name in _LATER:

@@ -1,7 +1,7 @@
 """Compiler plug-in: compiles Triton sources to shared objects for the CPU.
 
-A process whose code is all in the store uses this module only for identities. The modules that make jobs
-(:mod:`silo.kinds.triton.cpu.cpu_jobs`) and checks are imported when they are needed.
+A process whose code is all in the store uses this module only to compute the compiler's identity. The modules that make
+jobs (:mod:`silo.kinds.triton.cpu.cpu_jobs`) and checks are imported when they are needed.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class CpuCompiler:
         Raises:
             SourceError: not a Triton source, or Triton refuses it.
             CompileError: an option of the CPU has an invalid value.
-            UnsupportedError: every operation the CPU cannot express, with its place and count.
+            UnsupportedError: the CPU cannot express an operation; the message lists each with its place and count.
         """
         from silo.kinds.triton.cpu.cpu_jobs import lowered  # noqa: PLC0415  # stored code needs none of it
 
@@ -83,7 +83,7 @@ class CpuCompiler:
         """Parses and verifies the job's text, emits C, and builds the shared object.
 
         Raises:
-            CompileError: the text or the parameters make no sense, or the C compiler refused.
+            CompileError: the text or the parameters are invalid, or the C compiler refused.
         """
         from silo.kinds.triton.cpu.cpu_jobs import compile_ttir  # noqa: PLC0415  # stored code needs none of it
 
@@ -109,7 +109,10 @@ class CpuCompiler:
         return emitted.text if form == "c" else llvm_of(emitted.text, emitted.flags)
 
     def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
-        """Compiles code that checks each memory access and knows the source's lines. Assertions are kept."""
+        """Compiles ``source`` to code that checks each memory access and reports faults with their source lines.
+
+        The kernel's assertions are kept. With ``nan``, the code also reports operations that make a NaN.
+        """
         text, layout = self.text_to_check(source, variant)
         return self._checked(text, variant, layout, nan=nan)
 
@@ -127,7 +130,7 @@ class CpuCompiler:
         return self._checked(text, variant, launch.layout, nan=nan)
 
     def describe_text(self, text: str, launch: LaunchInfo, config: Config) -> Mapping[str, JSON]:
-        """The parameters of the kernel in ``text``, and which arguments its memory accesses depend on."""
+        """Returns the parameters of the kernel in ``text``, and the arguments on which its memory accesses depend."""
         from silo.kinds.triton.front.text_description import describe_ttir, plain_launch  # noqa: PLC0415  # of crashes
 
         return describe_ttir(text, plain_launch(launch), config.as_dict())

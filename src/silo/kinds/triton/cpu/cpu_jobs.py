@@ -71,7 +71,7 @@ def lowered(source: TritonSource, variant: Variant, options: CpuOptions) -> Lowe
 
     Raises:
         SourceError: Triton refuses the source.
-        UnsupportedError: every operation the CPU cannot express, with its place and count.
+        UnsupportedError: the CPU cannot express an operation; the message lists each with its place and count.
     """
     ttir = _ttir(source, variant)
 
@@ -125,7 +125,7 @@ def make_job(
         options: how it is compiled.
 
     Raises:
-        UnsupportedError: every operation the CPU cannot express, with its place and count.
+        UnsupportedError: the CPU cannot express an operation; the message lists each with its place and count.
     """
     # The text of a job lacks source locations, so the error is raised here, from the text that still has them.
     if unsupported_operations(module):
@@ -151,7 +151,7 @@ def emit_job(job: CompileJob, toolchain: CCompiler) -> EmittedJob:
     """Parses and verifies a job's text, and emits C.
 
     Raises:
-        CompileError: the text or the parameters make no sense.
+        CompileError: the text or the parameters are invalid.
     """
     options, layout, lines = _read_parameters(job)
     level = level_of(job.target)
@@ -173,8 +173,8 @@ def emit_job(job: CompileJob, toolchain: CCompiler) -> EmittedJob:
         cooperative=options.cooperative,
         scratch_bytes=emitted.scratch_bytes,
         scratch_align=_SCRATCH_ALIGN if emitted.scratch_bytes else 1,
-        # Programs that may wait for each other are handed out one by one, so that none is queued behind a waiting
-        # program.
+        # Programs that may wait for each other are handed out one by one: in a batch, the program that is waited for
+        # could be queued behind the waiting one.
         options=(
             ("cpu_chunk", options.chunk or (1 if "wait" in emitted.uses else 0)),
             ("cpu_threads", options.threads),

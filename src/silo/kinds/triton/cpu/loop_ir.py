@@ -90,9 +90,9 @@ class For:
     """``for (ctype variable = start; variable < end; variable += step)``.
 
     ``simd`` promises that iterations are independent except for ``reductions``, pairs of an OpenMP operator and an
-    accumulator. ``kept`` are pairs of an accumulator and the C text of an address: instead of being combined to the
-    accumulator, the partial results of a vector's lanes are stored there. If ``unrolled`` is not 0, it is the number of
-    iterations, and the loop is written out. ``most`` is an upper bound of the iterations, 0 if none is known.
+    accumulator. ``kept`` are pairs of an accumulator and the C text of an address: the partial results of a vector's
+    lanes are stored at that address, instead of being combined to the accumulator. If ``unrolled`` is not 0, it is the
+    number of iterations, and the loop is written out. ``most`` is an upper bound of the iterations, 0 if none is known.
     """
 
     variable: str
@@ -199,7 +199,7 @@ class LoopProgram:
     total_bytes: int = 0  # bytes of scratch memory, including that of the functions that the kernel calls
     locals: list[str] = field(default_factory=list[str])  # C definitions before the loop over programs
     parts: int = 1  # the most parts of one program that may run separately
-    # pairs of pointer parameters: if the two of a pair are equal, a program is not divided into parts
+    # pairs of pointer parameters: if both pointers of a pair are equal at a call, no program is divided into parts
     distinct: tuple[tuple[int, int], ...] = ()
     turns: int = -1
     together: list[Statement] | None = None  # replaces ``body``: runs all programs of a call, several at a time

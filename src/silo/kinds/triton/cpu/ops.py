@@ -47,7 +47,7 @@ def scalar_expression(op: Operation, operands: Sequence[str], operand_types: Seq
 
 
 def runtime_pieces(op: Operation) -> set[str]:
-    """The names of the runtime pieces that the expression of ``op`` calls."""
+    """Returns the names of the pieces of the C runtime that the expression of ``op`` calls."""
     placeholders = [f"x{index}" for index in range(len(op.operands))]
     return _render(op, placeholders, [value.type for value in op.operands], op.result.type)[1]
 

@@ -21,11 +21,11 @@ _ENOUGH = 64.0
 # The cost of a load that reads only one element for many successive iterations of an innermost loop.
 _REPEATED_LOAD_COST = 4.0
 _SHORTEST_RUN = 16
-# The cost of a load from successive addresses, when addresses and bounds are computed outside of the innermost loop. It
-# is a little more than reading a buffer, because evaluating again saves the store into that buffer.
+# The cost of a load from successive addresses, when addresses and bounds are computed outside of the innermost loop.
+# Evaluating the load again takes a little longer than reading a buffer, but saves the store into the buffer.
 _ROW_LOAD_COST = 2.0
-# The cost of a load of f16 from successive addresses. Each reader converts f16 in blocks, so storing the value in a
-# buffer of f32 saves the second conversion.
+# The cost of a load of f16 from successive addresses. It is high because every evaluation converts f16 to f32, in
+# blocks; if the value is stored in a buffer of f32 instead, it is converted only once.
 _HALF_ROW_LOAD_COST = 12.0
 
 

@@ -17,9 +17,9 @@ from silo.kinds.triton.front.ssa import Module, Operation, Value
 __all__ = ["join_float_extremes"]
 
 _EQUAL, _NOT_EQUAL = 0, 1  # predicates of arith.cmpi
-# For Triton's numbers of two integer atomics, the first for values with a clear sign and the second for values with a
-# set sign: the float operation that both together make. A signed maximum (6) and an unsigned minimum (9) make a float
-# maximum, a signed minimum (7) and an unsigned maximum (8) a float minimum.
+# Maps Triton's numbers of a pair of integer atomics to the float operation that the pair makes; the first atomic is for
+# values with a clear sign, the second for values with a set sign. A signed maximum (6) and an unsigned minimum (9) make
+# a float maximum, a signed minimum (7) and an unsigned maximum (8) a float minimum.
 _PAIRS: dict[tuple[object, object], int] = {(6, 9): FLOAT_MAX, (7, 8): FLOAT_MIN}
 _KEPT = ("sem", "scope")
 _BITS = {"i32": 31, "i64": 63}

@@ -1,8 +1,8 @@
-"""Splits choices that keep a NaN into two, because gcc makes vectors of a chain of these and none of the other form.
+"""Splits each select that keeps a NaN into two selects: gcc vectorises chains of selects only in the split form.
 
 Triton code writes a maximum that keeps a NaN as ``tl.where((a > b) | (a != a), a, b)``, for example PyTorch Inductor's
-``triton_helpers.maximum``. gcc 12 compiles two such choices, the second of which takes the first's result, to branches
-for each element, which the CPU predicts wrongly if the data are random.
+``triton_helpers.maximum``. If one such select takes the result of another, gcc 12 compiles both to branches for each
+element, which the CPU predicts wrongly if the data are random.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def split_nan_choices(module: Module) -> None:
 
 
 def _compares(value: Value, left: Value, right: Value, predicates: set[int] | None = None) -> bool:
-    """Whether ``value`` is a comparison of floats of ``left`` with ``right``, with one of ``predicates`` if given."""
+    """Whether ``value`` compares the floats ``left`` and ``right`` in this order, by one of ``predicates`` if given."""
     compare = value.owner
     return (
         compare is not None

@@ -148,7 +148,7 @@ def _through_bitcast(value: Value) -> Value:
 
 
 def _is_greater(value: Value, own_value: Value, partner: Value) -> bool | None:
-    """Whether ``value``, if it is ``own_value > partner``, compares as unsigned; None if it is another value."""
+    """Whether ``value`` compares ``own_value > partner`` as unsigned numbers; None if it is no such comparison."""
     operation = value.owner
     if operation is not None and operation.name == arith.EXTUI:
         operation = operation.operands[0].owner

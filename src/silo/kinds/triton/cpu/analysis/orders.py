@@ -49,7 +49,10 @@ def _widen(scan: Operation) -> None:
 
 
 def _ignore_nan(reduce: Operation) -> None:
-    """Changes the region of ``reduce`` so that the first of two elements also wins if the second is a NaN."""
+    """Changes the region of ``reduce`` so that the first of two elements also wins if the second is a NaN.
+
+    Without this change, the result would depend on the order in which elements are combined.
+    """
     block = reduce.regions[0].blocks[0]
     choice = _choice(block)
     if choice is None:

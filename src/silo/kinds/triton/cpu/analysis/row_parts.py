@@ -36,9 +36,9 @@ _STAYS = frozenset({tt.FUNC, tt.RETURN, flow.FOR, flow.YIELD, tt.STORE})
 
 
 class _NotSeparableError(Exception):
-    """The program cannot be cut by rows.
+    """Raised for a program that cannot be cut by rows.
 
-    Either a value mixes several rows, or all parts need a value that each part has only for its own rows.
+    Either a value mixes several rows, or all parts need a value of which each part computes only its own rows.
     """
 
 
@@ -87,7 +87,7 @@ def cut_rows(module: Module) -> RowParts:
 
 
 def _roots(module: Module, name: str) -> set[Value] | None:
-    """The arguments through which operations called ``name`` access memory; None if one may access any memory."""
+    """The arguments through which operations called ``name`` access memory; None if any memory may be accessed."""
     all_roots: set[Value] = set()
     for operation in module.walk():
         if operation.name == name:
@@ -133,7 +133,7 @@ class _Plan:
     shared: set[Value] = field(default_factory=set[Value])
 
     def want(self, value: Value, axis: int) -> None:
-        """Traces ``value``, whose row axis is ``axis``, back to ranges.
+        """Traces ``value``, whose row axis is ``axis``, back to ``tt.make_range``, splats and constants.
 
         Raises ``_NotSeparableError`` if that is impossible.
         """

@@ -60,7 +60,8 @@ def _refusal(operation: Operation) -> str:
         if value.type.element not in C_TYPES and not ops.has_c_type(value.type):
             return f"values of type {value.type.element}"
     record = OPERATIONS.get(operation.name)
-    # A module that this compiler has already lowered in another mode contains the operations FENCE and VOLATILE_LOAD.
+    # A module that this compiler has already lowered in another mode contains the operations FENCE and VOLATILE_LOAD,
+    # so these two are accepted.
     if record is None or (record.startswith(OWN) and record not in {FENCE, VOLATILE_LOAD}):
         return foreign_reason(operation.name)
     return ops.refusal(operation) if record.refuse is None else record.refuse(operation)

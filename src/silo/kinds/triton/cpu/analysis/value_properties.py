@@ -81,7 +81,7 @@ def fold(
 
 
 def all_of(root: Value, parts: Callable[[Value], Iterable[Value] | None]) -> bool:
-    """Whether ``parts`` returns a list for ``root`` and for all values that it lists, directly or through others.
+    """Whether ``parts`` returns a list for ``root``, for each value in its list, for each value in their lists, etc.
 
     Each value is visited once; the walk ends with False as soon as ``parts`` returns None.
     """
@@ -100,13 +100,13 @@ def all_of(root: Value, parts: Callable[[Value], Iterable[Value] | None]) -> boo
 
 
 def any_of(root: Value, parts: Callable[[Value], Iterable[Value] | None]) -> bool:
-    """Whether ``parts`` returns None for ``root`` or for a value that :func:`all_of` would visit."""
+    """Whether ``parts`` returns None for ``root`` or for a value in the lists that :func:`all_of` would follow."""
     return not all_of(root, parts)
 
 
 @contextmanager
 def unchanged() -> Generator[None]:
-    """A context manager within which :func:`remembered` keeps facts about values; no operation may be rewritten."""
+    """A context manager: while it is active, :func:`remembered` keeps facts, so no operation may be rewritten."""
     token = _FOUND.set({})
     try:
         yield
@@ -168,7 +168,7 @@ def is_ordered(operation: Operation) -> bool:
 def is_whole(operation: Operation) -> bool:
     """Whether the operation reads its operands as complete tensors in memory.
 
-    In optimized code, cumulative sums do so too.
+    In optimized code, a cumulative sum along contiguous rows does this too.
     """
     return operation.name in WHOLE or _is_running_sum(operation)
 
@@ -292,7 +292,7 @@ def loaded_by(value: Value) -> Operation | None:
 # ---- The arguments that a pointer may be derived from, and the order of a program's operations ----
 
 _STEPS = frozenset({tt.ADDPTR, tt.SPLAT, tt.BROADCAST, tt.EXPAND_DIMS, tt.RESHAPE, tt.TRANS, tt.BITCAST})
-# Operations that write memory, or let others write it, where the analysis cannot tell which memory.
+# Operations that write memory, or let other programs write memory, that the analysis cannot identify.
 _UNSEEN = WRITES - {FENCE, tt.STORE}
 
 

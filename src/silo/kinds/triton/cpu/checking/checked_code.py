@@ -80,7 +80,9 @@ def emit_checked(
         # Without this rewriting, each step of a sort would be an operation, and the C compiler would take half a
         # minute.
         fold_networks(module)
-        spell_out_polls(module)  # makes a wait without end an endless loop, which is reported
+        # a poll becomes a loop, whose iterations the check counts: so a poll that never ends is reported as an endless
+        # loop
+        spell_out_polls(module)
         sites = instrument(module, nan=nan)
     return emit_supported(module, options), tuple(sites), effects
 

@@ -77,9 +77,9 @@ _PROMISES = {
 class CpuReporter:
     """Makes the findings of one launch from its faults and doubtful values.
 
-    ``sites``, ``names`` and ``allocations`` are the kernel's sites, its parameters and the memory of its arguments.
-    ``unset`` are the allocations to which nothing was written since torch allocated them. ``steps`` is the most steps
-    that a program may take.
+    ``sites``, ``names`` and ``allocations`` are the kernel's sites (watched operations), its parameters and the memory
+    of its arguments. ``unset`` are the allocations to which nothing was written since torch allocated them. ``steps``
+    is the most steps that a program may take.
     """
 
     sites: Sequence[Site]
@@ -99,7 +99,7 @@ class CpuReporter:
     def suspect(self, suspect: CpuSuspect, effect: Stored | CpuFault | None, *, hidden: bool) -> CheckFinding:
         """The finding for a doubtful value; ``effect`` is the store or the fault that depends on it.
 
-        ``hidden``: the value is unused only because a mask that is computed from it excludes it.
+        ``hidden``: the value would be used, but a mask that is computed from the value itself excludes the element.
         """
         return self._placed(self._suspect(suspect, effect, hidden=hidden), suspect)
 
@@ -263,12 +263,14 @@ def _signed(value: int) -> int:
 
 
 _CLOCK_BYTES = 1 << 28  # the most memory for the vector clocks of atomics
-# With more programs than this, a program counts as ordered after all others once one of its atomics acquires.
+# With more programs than this, vector clocks are not kept: once an atomic of a program has acquired, the program counts
+# as ordered after all other programs, so some races may be missed.
 _CLOCK_PROGRAMS = 1 << 14
 _OTHER_ORDER_STEPS = 1 << 20
-# The replacements of a doubtful value, by number; `lower.messages` emits them. 1 and 2 are two other values. 3 is only
-# for a product that may have wrapped: an offset inside of the array. If the product is unused only because a mask
-# computed from it excludes it, the third replacement changes the mask, and so shows the fault.
+# The numbers of the values that may replace a doubtful value; `lower.messages` emits the values. 1 and 2 differ much
+# from the doubtful value. 3 is 0, an offset inside of the array, and replaces only a product that may have wrapped: if
+# a mask that is computed from the wrapped product hides its use, the replacement changes the mask, and so shows the
+# fault.
 _OTHERS = (1, 2)
 _IN_RANGE = 3
 # Bytes with which unset memory is filled to find out whether a result depends on it: zero, and large positive numbers.
@@ -421,7 +423,10 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
     def doubt_finding(
         self, doubt: Doubt[CpuFault | CpuSuspect], other: int, effect: CpuFault | Difference | None, schedule: Order
     ) -> CheckFinding:
-        """The finding for a read of unset memory, or for a doubtful result and the store or fault that it changes."""
+        """The finding for a read of unset memory, or for a doubtful result and the store or fault that it changes.
+
+        ``other`` is the replacement with which the change was seen: a value's number, or the byte in unset memory.
+        """
         del schedule
         about = doubt.about
         if isinstance(about, CpuFault):

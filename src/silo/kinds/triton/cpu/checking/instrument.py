@@ -370,7 +370,7 @@ def _store_parts(operation: Operation) -> tuple[Value, Value | None, None]:
 
 
 def _ordering(operation: Operation, pointer: Value) -> Use:
-    """Flags of a load or store: atomic; acquiring or releasing if its value may be a flag for which programs wait."""
+    """Flags of a load or store: none, or atomic; also acquiring or releasing if its value may synchronize programs."""
     atomic = operation.name in {tt.ATOMIC_LOAD, tt.ATOMIC_STORE}
     if not atomic and not operation.attributes.get("isVolatile"):
         return Use.NONE

@@ -76,8 +76,8 @@ def kernel_text(program: LoopProgram) -> str:
 def _programs(program: LoopProgram, lines: list[str]) -> None:
     """The loop over the programs, or parts of programs, of a call."""
     if program.parts > 1:
-        # A call with parts == 0xffffffff runs no program: it only stores the number of parts into which a program can
-        # be cut in ``parts``.
+        # A call with parts == 0xffffffff runs no program: it only stores in ``parts`` the number of parts into which a
+        # program can be cut.
         lines.append("  struct silo_lasting *const launch = silo_lasting_of(context);")
         conditions = [f"(void const *)a{first} == (void const *)a{second}" for first, second in program.distinct]
         part_count = f"{' || '.join(conditions)} ? 1 : {program.parts}" if conditions else str(program.parts)

@@ -140,14 +140,14 @@ def emit_c(module: Module, options: CpuOptions | None = None, entry: str = "") -
         entry: the symbol to export; "" derives one from the kernel's name.
 
     Raises:
-        UnsupportedError: listing every operation the CPU cannot express, with its place and count.
+        UnsupportedError: the CPU cannot express an operation; the message lists each with its place and count.
     """
     check_supported(module)
     return emit_supported(module, options or CpuOptions(), entry)
 
 
 def emit_supported(module: Module, options: CpuOptions, entry: str = "") -> EmittedKernel:
-    """Like :func:`emit_c`, for a module that was checked already; it may have been instrumented since."""
+    """Like :func:`emit_c`, for a module that was checked already; operations of a check may have been added since."""
     with refuse_depth():
         program, uses = _lower_supported(module, options, entry)
         blocks = [text for text in program.constants if text.startswith(BLOCK)]

@@ -33,8 +33,8 @@ from silo.kinds.triton.front.ssa import Module
 __all__ = ["join_adjacent_programs"]
 
 _SPAN_BYTES = 16384  # the most bytes of a row that all programs of a group read together
-# the most bytes of a row that one program of a group reads; above this, a group gains little, and loses if programs are
-# few
+# the most bytes of a row that one program of a group reads: with more bytes, a group gains little, and is slower than
+# single programs if the programs are few
 _MOST_BYTES = 256
 _MOST_SCRATCH = 64 << 10  # the most bytes of scratch memory of a group, which has to stay in a thread's caches
 _FEWEST = 4  # the fewest programs of a group; fewer programs run one after the other, and prefetch later rows
@@ -280,7 +280,8 @@ class _Kernel:
                     own.append(other)
                 else:
                     once.append(other)
-            elif not isinstance(other, LoopCall):  # skips prefetches, which long runs do not need
+            # skips prefetches: a group reads long runs of memory, which need none
+            elif not isinstance(other, LoopCall):
                 own.append(other)
         return once, own
 

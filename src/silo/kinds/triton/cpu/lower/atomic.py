@@ -33,7 +33,7 @@ __all__ = [
 # the fewest elements of a tile whose adds are summed by address, if the sums reach memory when the tile ends
 _COMBINE_FROM = 256
 _COMBINE_LATER_FROM = 16
-# The most slots of a table of sums that outlasts its program (`runtime/combine.h`): it takes a quarter of a
+# The most slots of a table of sums that outlasts its program (`runtime/combine.h`): such a table takes a quarter of a
 # second-level cache.
 _MOST_SLOTS = 4096
 _LINE_BYTES = 64
@@ -51,7 +51,7 @@ _VOLATILE_SUFFIX = {
 
 
 def atomic_mask(operation: Operation) -> Value | None:
-    """The mask of a ``tt.atomic_rmw``; None if it has none."""
+    """The mask of a ``tt.atomic_rmw``; None for an atomic without a mask, and for any other operation."""
     masked = operation.name == tt.ATOMIC_RMW and len(operation.operands) > 2
     return operation.operands[2] if masked else None
 
@@ -83,7 +83,8 @@ def volatile_load(scope: LoweringScope, type_: Type, pointer: str, mask: str, ot
 class Combined:
     """Atomic adds that are summed by address first.
 
-    ``add`` is the C text for one element; ``before`` and ``after`` surround it.
+    ``add`` is the C text that adds one element; the statements ``before`` and ``after`` surround the loops over the
+    tile.
 
     At run time, if the C expression ``direct`` is true, summing is not worth it, and each element is added by its own
     atomic.
@@ -158,7 +159,7 @@ _LEAST_RUN = 4
 
 
 def _updates(operation: Operation) -> str:
-    """The kind of an atomic whose old values are unused; "" if they are used."""
+    """The kind (such as ``add``) of an atomic whose old values are unused; "" for exchanges and other operations."""
     if operation.name != tt.ATOMIC_RMW or operation.result.uses:
         return ""
     kind = atomic_kind(operation)
@@ -224,14 +225,14 @@ def atomic_runs(scope: LoweringScope, operation: Operation) -> list[Statement]:
 # ---- Plain updates by a thread that runs alone: vectorised where addresses are consecutive ----
 
 # Reads the field `alone` of the launch's context (`struct silo_context` of the native module); 0 if the context is too
-# short to have it, as from an older native module.
+# short to have this field, because an older native module made it.
 _ALONE = (
     "uint32_t const alone = context && *(uint32_t const *)context >= 1048"
     " ? *(uint32_t const *)(void *)((char *)context + 1040) : 0;"
 )
-# Bits of the argument and the result of `turns->enter` (`runtime/turns.h`). ALONE: no other kernel with atomics runs,
-# so atomics may be plain updates. LOCKING: all running kernels with atomics lock each block of memory while they change
-# it.
+# Bits for `turns->enter` (`runtime/turns.h`): its argument has a bit for each mode in which the kernel can run, its
+# result has the bit of the granted mode, or is 0. ALONE: no other kernel with atomics runs, so atomics may be plain
+# updates. LOCKING: all running kernels with atomics lock each block of memory while they change it.
 ALONE, LOCKING = 1, 2
 _SYSTEM = 3  # Triton's MemSyncScope "system": other devices and processes may access the memory, too
 
@@ -298,9 +299,10 @@ def _by_tiles(
 
 
 def _where_they_are(scope: LoweringScope, shape: tuple[int, ...], operation: Operation, update: str) -> list[Statement]:
-    """Updates at addresses that are not in a buffer, vectorised if they are consecutive and so all different.
+    """Updates at addresses that are computed on the spot, not read from a buffer; consecutive addresses are vectorised.
 
-    The values were loaded before, or their loads read no other element's address (``CpuOptions.elements_apart``).
+    No update changes a value that a later update uses: the values were loaded before, or their loads read no other
+    element's address (``CpuOptions.elements_apart``).
     """
     pointer, value = operation.operands[:2]
 

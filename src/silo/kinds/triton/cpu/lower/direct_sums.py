@@ -29,9 +29,10 @@ _CASTS = {"i32": "(uint32_t *)", "i64": "(uint64_t *)"}
 
 
 def lower_direct_sum(scope: LoweringScope, steps: Sequence[Step]) -> bool:
-    """Emits the three steps of a running sum as one pass, and as three for the case that one pass would be wrong.
+    """Emits the three steps of a running sum twice: as one pass, and unchanged. A run-time condition chooses.
 
-    Returns False, and emits nothing, if ``steps`` are not a load, a running sum and a store of one row.
+    The unchanged steps run if the single pass would be wrong, or if the stores should bypass the caches. Returns False,
+    and emits nothing, if ``steps`` are not a load, a running sum and a store of one row.
     """
     parts = None if scope.reference else _parts(scope, steps)
     if parts is None:

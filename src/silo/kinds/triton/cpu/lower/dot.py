@@ -26,7 +26,8 @@ __all__ = ["is_pair_along_depth", "leading_products", "lower_dot", "scaled_opera
 # ---- Expands a factor of ``tt.dot_scaled`` to f32: each element times its scale, which is exact within f32's range
 # ----
 
-# members of Triton's ScaleDotElemType: E2M1 packs two elements in a byte; FP16 has 0 as its smallest scale
+# members of Triton's ScaleDotElemType: E2M1 packs two elements in a byte; with FP16, a scale whose byte is 0 means 0
+# instead of 2^-127
 _E2M1, _FP16 = 4, 6
 
 
@@ -542,7 +543,7 @@ def _call(
 
 
 def _slots(scope: LoweringScope, step: DotStep, depth: int, places: list[_Place]) -> Panels | None:
-    """Slots for packed panels of a right operand that is read in place; None if they are of no use."""
+    """Slots for packed panels of a right operand that is read in place; None if no panel would be reused."""
     left, right = places
     if not right.copy:
         return None
@@ -597,10 +598,10 @@ def _product(scope: LoweringScope, shape: _Shape, real: str, total: str) -> str:
 
 
 def _thin(scope: LoweringScope, shape: _Shape) -> str:
-    """The first lines of a product that may have few rows or columns; "" if launches may split a program by rows.
+    """The first lines of a product's C function, which compute a product of few rows or columns by ``silo_dot_thin``.
 
-    A part of a program may have few rows where the program has many, but results must not depend on the number of
-    parts.
+    Returns "" for types without that function, and if launches may split a program by rows: a part of a program may
+    have few rows where the program has many, but results must not depend on the number of parts.
     """
     if not shape.part or shape.left != shape.right or shape.left not in _THIN or scope.options.row_parts:
         return ""
@@ -610,7 +611,7 @@ def _thin(scope: LoweringScope, shape: _Shape) -> str:
 
 
 def _packing_left(scope: LoweringScope, shape: _Shape, real: str, total: str) -> str:
-    """The first lines of a product: if packing the left operand pays, they multiply the transposes in reverse order."""
+    """The first lines of a product's C function, which compute b^T a^T instead if packing the left operand pays."""
     m, n = ("m", "n") if shape.part else (str(shape.rows), str(shape.columns))
     turned = replace(
         shape,

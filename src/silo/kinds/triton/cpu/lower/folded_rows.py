@@ -1,8 +1,9 @@
-"""Reductions of short rows: the lanes of several rows are combined together, each row's in the same order as alone.
+"""Reductions of short rows: the lanes (partial results) of several rows are combined together.
 
-A row's lanes are combined by halves, which takes several dependent steps. For as many rows as a vector has lanes, the
-first step takes half of the lanes of one row and half of another row's into one vector, and so on: after the last step,
-each lane holds the result of one row.
+The lanes of one row are combined by halves, in several steps that each wait for the step before. Here each step works
+on two rows at once: one vector takes a half of the lanes of each row, a second vector takes the other halves, and both
+vectors are combined. After the last step, each lane holds the result of one row. The lanes of a row are combined in the
+same order as without other rows.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ __all__ = ["RowOfNest", "fold_rows", "rows_to_fold"]
 _MOST_VECTORS = 4  # the most vectors of a row: in longer rows, combining the lanes takes a small part of the time
 _FEWEST_ROWS = 4
 _VECTOR_BITS = (
-    # the fewest bits of a vector: shorter vectors have no masks, so a row's elements after the last full one have no
-    # lanes
+    # the fewest bits of a vector: shorter vectors have no masks, so the elements of a row after its last full vector
+    # have no lanes
     512
 )
 
@@ -120,7 +121,10 @@ def fold_rows(
 
 
 def _function(ctype: str, operator: str, lanes: int, rows: int) -> tuple[str, str]:
-    """The name and the text of a C function that combines the lanes of ``rows`` rows, at most ``lanes`` of them."""
+    """The name and the text of a C function that combines the lanes of each row.
+
+    The function takes ``rows`` rows of ``lanes`` lanes each, and at most as many rows as lanes.
+    """
     name = f"silo_fold_{rows}_rows_{OPERATOR_NAMES[operator]}_{ctype}"
     vector, both = f"{name}_vector", f"{name}_both"
     pair = combined(operator, "((T *)&a)[i]", "((T *)&b)[i]").replace("T", ctype)

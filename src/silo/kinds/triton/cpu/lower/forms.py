@@ -14,7 +14,7 @@ from silo.kinds.triton.front.ssa import Operation, Value
 
 __all__ = ["AffineForms", "Axes", "Form", "view_axes"]
 
-# the axis of the nest for each dimension of a value; None for a dimension that does not matter
+# the axis of the nest for each dimension of a value; None for a dimension of which only the index 0 is used
 Axes = tuple[int | None, ...]
 Form = tuple[str, dict[int, str]]  # the base, and the stride along each axis
 _Place = tuple[Value, Axes]
@@ -27,7 +27,7 @@ class AffineForms:
     """Affine forms over all axes of a nest, for values that ``analysis.affine`` finds to be affine.
 
     With ``wrapped``, ``x % n`` is taken as ``x``, and the conditions for that are added to ``guards``. ``extents``
-    holds, for an axis of which only leading indices are used, their number as a C text. Along the axis ``counted``
+    holds, for an axis of which only leading indices are used, their number as a C text. Along the axis ``counted``,
     masks need not be true everywhere: the number of leading indices at which they are true is added to ``counts``.
     """
 
@@ -112,9 +112,9 @@ class AffineForms:
         return f"({' + '.join(low)})", f"({' + '.join(high)})"
 
     def guard_mask(self, mask: Value | None, axes: Axes) -> bool:
-        """Adds the condition that ``mask`` is true everywhere to ``guards``.
+        """Adds to ``guards`` the condition that ``mask`` is true everywhere.
 
-        False if the condition cannot be written.
+        Returns False if the condition cannot be written.
         """
         pending = [] if mask is None else [(self.scope.resolve(mask), axes)]
         seen: set[_Place] = set()

@@ -183,7 +183,8 @@ class _GroupLowering:
         self.unconditional: set[Operation] = set()  # stores that the loop body without masks executes for every element
         # the limits of each store: numbers of leading elements after which the store writes nothing
         self.limits_of: dict[Operation, set[str]] = {}
-        # reductions, each with the value that it adds for every element after the limit
+        # reductions, each with the value that it adds for every element after the limit (the number of leading elements
+        # with true masks)
         self.repeated: list[tuple[ReduceSink, str]] = []
         self.combined: list[CombinedRow] = []  # the values that the last lowered body combines with rows of results
         self.streaming: Streaming | None = None
@@ -288,9 +289,9 @@ class _GroupLowering:
         return statements
 
     def _streamed(self, statements: int) -> list[Statement]:
-        """The body without masks, with its stores to temporary buffers (see ``streaming``).
+        """The body without masks, whose stores write to temporary buffers (see ``streaming``).
 
-        [] if they must not bypass the caches.
+        [] if the stores must not bypass the caches.
         """
         stores = self.group.stores
         special = self.nest.flat is not None or self.nest.runs is not None
@@ -385,7 +386,7 @@ class _GroupLowering:
         return LoopBuffer(self.scope.name("b"), buffer.ctype, buffer.elements, buffer.item_bytes)
 
     def _rows_to_turn(self) -> str:
-        """The C name of the address of a row of a tile that can be transposed directly from memory.
+        """The C name of a row's address, if the tile can be transposed directly from memory.
 
         "" if the tile must be copied to a buffer first.
         """
@@ -404,7 +405,7 @@ class _GroupLowering:
     def _turn_rows(self, start: str, copy: list[Statement], limits: list[str]) -> None:
         """Emits code that transposes a tile directly from memory, some rows at a time.
 
-        ``copy`` fills a buffer that is transposed instead of rows from which masks exclude elements.
+        For rows from which masks exclude elements, ``copy`` fills a buffer, and the buffer is transposed instead.
         """
         nest, scope, turned = self.nest, self.scope, self.turned
         assert turned is not None
@@ -524,7 +525,7 @@ class _GroupLowering:
         return self._reduce_outer(operation, element)
 
     def _reduce_outer(self, operation: Operation, element: str) -> list[Statement]:
-        """Reduces along an axis other than the innermost: combines rows into the result, and copies the first row."""
+        """Reduces along an axis other than the innermost: copies the first row, combines the others with it."""
         axis = operation.attributes["axis"]
         assert isinstance(axis, int)
         target = self._result_place(operation)
@@ -573,7 +574,7 @@ class _GroupLowering:
             return _Behind(seldom, _Rest([], [], simd=simd), fits)
         if fills and self._is_one_value(body):
             return _Behind(seldom, _Rest(body, [], simd=simd), fits)
-        if not self.repeated:  # the value after the limits is unknown
+        if not self.repeated:  # no reduction adds one known value for all elements after the limits
             return _Behind(plain, None, "")
         marked = simd and (len(self.repeated) == len(self.accumulators) or self._is_simd())
         return _Behind(plain, _Rest(body, self.repeated, simd=marked), fits)
@@ -602,11 +603,11 @@ class _GroupLowering:
         return result
 
     def _without_flags(self, fast: list[Statement], start: str, end: str) -> tuple[list[Statement], list[Statement]]:
-        """The statements of the main loop without flags of numbers, and the statements that find these flags later.
+        """Moves the flags "an element is a number (not NaN)" out of the main loop, which is then shorter.
 
-        A flag records that an element is a number (not NaN). A maximum above its start value proves that. So only if
-        the maximum is still the start value, a second loop looks for a number, and ends at the first. The statements
-        stay unchanged if the nest does more than reduce.
+        Returns the statements of the main loop, and statements after it that set the flags. A maximum above its start
+        value proves that an element is a number. So only if the maximum is still the start value, a second loop looks
+        for a number, and ends at the first. The statements stay unchanged if the nest does more than reduce.
         """
         late = [
             (name, flag, how)

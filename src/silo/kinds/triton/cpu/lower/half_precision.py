@@ -121,7 +121,7 @@ def _is_short(loop: For, lanes: int) -> bool:
 
 
 def converted_loads(loop: For) -> dict[str, str]:
-    """The names of f16 values that are read in order and only widened, each with the pointer it is read through."""
+    """The names of f16 values that are loaded in the order of the index and only widened, each with its pointer."""
     uses = _uses(loop)
     texts = [f"{getattr(statement, 'value', '') or ''}" for statement in loop.body]
     loads: dict[str, str] = {}
@@ -135,7 +135,10 @@ def converted_loads(loop: For) -> dict[str, str]:
 
 
 def _stores(loop: For) -> dict[str, tuple[str, str]]:
-    """The names of f16 values that are only written in order, each with the pointer and the f32 it is narrowed from."""
+    """The names of f16 values that are only stored, in the order of the index.
+
+    Each name maps to the pointer of the store, and to the name of the f32 value that is narrowed to f16.
+    """
     uses = _uses(loop)
     narrowed = {
         statement.name: statement.value[len(_NARROW) + 1 : -1]

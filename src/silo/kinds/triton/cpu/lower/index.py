@@ -77,6 +77,6 @@ def combine(name: str, left: tuple[str, str], right: tuple[str, str]) -> tuple[s
 
 
 def _plain(stride: str) -> str:
-    """A stride that is a C literal, reduced to its digits."""
+    """The digits of a stride that is a C literal, without its casts; any other stride unchanged."""
     digits = stride.replace("(int64_t)", "").replace("((int32_t)", "").replace("((int64_t)", "").rstrip(")")
     return digits if digits.isdigit() else stride

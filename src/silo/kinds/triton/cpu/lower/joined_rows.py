@@ -126,8 +126,8 @@ def whole_tile(
     """The rows along ``axis`` in which no mask of ``nest`` excludes any of the first ``end`` elements.
 
     The number of these rows is rounded down to a multiple of ``count``. Emits the code that computes it. Returns None
-    if the masks are not comparisons from which code can compute it. ``masked_rows`` combine the rows that masks exclude
-    with the results.
+    if the masks are not comparisons from which code can compute that number. ``masked_rows`` combine the rows that
+    masks exclude with the results.
     """
     inner = nest.axes[-1]
     own = Nest(scope, nest.shape)
@@ -159,7 +159,7 @@ def whole_tile(
         if neutral is None or not _equals_after(scope, nest, row.operation.operands[0], axes, neutral, axis, counts):
             return WholePart(name, rows, every)
     last = scope.name("last")
-    # The number of leading rows is also 0 if it is unknown; then every row may change the results.
+    # `some` is also 0 if the number of leading rows is unknown; then every row may change the results.
     scope.emit(Define("int64_t", last, f"{some} ? ({some} + {count - 1}) & -{count} : {every}"))
     return WholePart(name, rows, last)
 
@@ -259,7 +259,7 @@ def join_rows(
 
 
 def _up_to(scope: LoweringScope, nest: Nest, parts: JoinedRows) -> list[Statement] | None:
-    """The ``values`` of ``parts`` for any element of a row, with zero for the loads of elements after the end.
+    """The ``values`` of ``parts`` for any element of a row, with zeros instead of loads for elements after the end.
 
     None if a value reads memory in another way, or may divide integers.
     """

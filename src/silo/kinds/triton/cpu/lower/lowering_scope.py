@@ -66,8 +66,8 @@ class LoweringScope:
         # Maps a value to another value that equals it: a carried value that its loop never changes to its start, and a
         # loop's result to the carried value.
         self.same: dict[Value, Value] = {}
-        # Maps a carried value that each iteration only moves by an offset to its start, and to the C name of the sum of
-        # the offsets so far, in elements.
+        # For each carried value that an iteration only moves by an offset: the value's start, and the C name of the sum
+        # of the offsets so far, in elements.
         self.offsets: dict[Value, tuple[Value, str]] = {}
         # The stores that may bypass the caches; `trips` holds the iteration counts of the loops around them.
         self.streamable: frozenset[Operation] = frozenset()

@@ -158,8 +158,8 @@ _MEETS = ATOMICS | {FENCE}
 def _turns(scope: LoweringScope, module: Module) -> int:
     """The kernel's argument of ``turns->enter`` (``runtime/turns.h``); -1 for a kernel without atomics and fences.
 
-    While one kernel runs alone or holds a lock, other kernels wait for it. So a kernel that waits for other kernels
-    itself (in a loop, or for a reader of its messages) must request neither; otherwise both kernels could wait forever.
+    While one kernel runs alone or holds a lock, other kernels wait for it. If that kernel waited for another kernel (in
+    a loop, or for a reader of its messages), both could wait forever, so such a kernel requests neither mode.
     """
     names = {operation.name for operation in module.walk()}
     if scope.options.launch_atomics or not names & _MEETS:

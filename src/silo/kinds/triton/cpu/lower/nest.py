@@ -90,7 +90,8 @@ class Descent:
 # ---- Evaluates values inside one loop nest ----
 
 
-# the most characters of the C text of an affine form: a C compiler may refuse more than 256 nested parentheses
+# the most characters of the C text of an affine form: a longer text could have more than 256 nested parentheses, which
+# a C compiler may refuse
 _LONGEST_FORM = 1500
 _WIDEST = 64  # the most conditions of a mask that is split into its conditions
 _RANGE_START = re.compile(r"\(int64_t\)[0-9]+")
@@ -130,10 +131,10 @@ class Nest(NestLoops):
         # the address of the row's first element, for each pointer that the fast body (before the lowest limit) reads in
         # order
         self.rows: dict[Value, str] = {}
-        # maps a limit that a comparison sets to the C text of the comparison's varying side at index 0; "" if that side
+        # for each limit that a comparison sets: the C text of the comparison's varying side at index 0; "" if that side
         # is uniform
         self.bases: dict[str, str] = {}
-        # the indices from which on values that this nest reads have one known value (``Tail``)
+        # C texts of indices from which on values that this nest reads all equal one scalar (``Tail``)
         self._adopted: list[str] = []
         self._depends: dict[tuple[Value, Index], bool] = {}
         self._same_in_run: dict[tuple[Value, Index], bool] = {}
@@ -553,7 +554,7 @@ class Nest(NestLoops):
         if not limits and len(adopted) == 1:
             self.limits += adopted
             return adopted[0]
-        # The index of a ``tl.arange`` always fits in 32 bits.
+        # The values of a ``tl.arange`` always fit in 32 bits, so the comparison is false for all later elements.
         plain = len(limits) == 1 and _RANGE_START.fullmatch(self.bases.get(limits[0], ""))
         return limits[0] if plain else ""
 
@@ -613,8 +614,8 @@ class Nest(NestLoops):
 
         None if it is not affine.
 
-        Integers are computed in 64 bits, in which they never wrap; limits check that they would not have wrapped in 32
-        bits.
+        Integers are computed in 64 bits, in which they never wrap; the code that computes the loop's limits checks that
+        32-bit integers would not have wrapped either.
         """
         value = self.scope.resolve(value)
         key = (value, index)
@@ -692,7 +693,7 @@ class Nest(NestLoops):
     def _is_same_in_run(self, value: Value, index: Index) -> bool:
         """Whether ``value`` is the same for all elements of a run (consecutive indices with the same quotient).
 
-        Such values are made of quotients, and of values loaded at quotients.
+        Such values are computed from quotients, or loaded from addresses that are computed from quotients.
         """
         value = self.scope.resolve(value)
         if not self.depends(value, index):
@@ -737,7 +738,7 @@ class Nest(NestLoops):
         if self.runs is None:
             self.wants_runs = True
             return None
-        # the operands themselves depend on the run, so its quotient cannot be computed from them before the run
+        # the operands themselves depend on the run, so the quotient cannot be computed before the run begins
         if self.text_level(form[0], divisor[0]) >= self.depth - 1:
             return None
         pair = self.runs.pair(form[0], divisor[0])
@@ -747,9 +748,10 @@ class Nest(NestLoops):
         return f"({pair.remainder} - {self.runs.first})", "1"
 
     def limit_statements(self) -> tuple[list[str], int]:
-        """The distinct limits found, and the extent of the innermost loop.
+        """The distinct limits found (numbers of leading iterations), and the extent of the innermost loop.
 
-        Each limit is a C text that computes it from ``limit``, the extent or a limit computed before.
+        Each limit is a C expression of the variable ``limit``, which holds the extent, or the value of the limit
+        before.
         """
         limits = self.limits if self.runs is None else [*self.limits, *self.runs.limits]
         return list(dict.fromkeys(limits)), self.loops_over[-1][1]

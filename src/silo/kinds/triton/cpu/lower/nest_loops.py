@@ -35,7 +35,7 @@ __all__ = [
 def holds_within(
     limits: Sequence[str], condition: Value, index: Index, limit_of: Callable[[Value, Index], str | None]
 ) -> bool:
-    """Whether ``condition`` at ``index`` follows from ``limits`` that accesses of the loop have already set.
+    """Whether ``condition`` at ``index`` is true in all iterations before ``limits``, which accesses have already set.
 
     ``limit_of`` returns the limit that a comparison or a loop-invariant condition would set; None if the condition must
     not be split, because its value is in memory.
@@ -65,7 +65,7 @@ def holds_within(
 
 
 def unless_masked(condition: Value) -> tuple[Value, Value] | None:
-    """Splits a value of the form "the condition, or not the mask" into both; None for other values."""
+    """Splits a value of the form "the condition, or not the mask" into (condition, mask); None for other values."""
     either = condition.owner
     if either is None or either.name != arith.ORI:
         return None
@@ -117,8 +117,8 @@ def reads_in_steps(body: Sequence[Statement], inner: str) -> bool:
 # ---- Runs of an innermost loop: consecutive indices for which a quotient stays the same ----
 
 _NUMBER = re.compile(r"\(int64_t\)\(\(int32_t\)([0-9]+)\)")
-# Lengths of complete runs for which a loop of constant length is emitted: short ones, and full vectors. In a loop of
-# unknown length, the elements after a run's last full vector would cost much.
+# Lengths of complete runs for which a loop of constant length is emitted: short lengths, and multiples of 16 (full
+# vectors). In a loop of unknown length, the elements after a run's last full vector would cost much.
 _WHOLE = (*range(4, 64), *range(64, 1025, 16))
 _WORD = re.compile(r"[A-Za-z_]\w*")
 # A shorter run costs more than computing a quotient for each element, unless its length is a known constant.
@@ -171,14 +171,17 @@ class Runs:
 
     @property
     def limits(self) -> list[str]:
-        """The limits of the part of the loop that is done in runs, as C texts that compute them from ``limit``."""
+        """C texts, one for each division: ``limit`` if the leading ``limit`` indices can be cut into runs, else 0.
+
+        Runs need a divisor that is not too small, and dividends from 0 to 2^31 - 1.
+        """
         shortest = min(_SHORTEST, self._whole_length() or _SHORTEST)
         return [f"nest_runs({pair.base}, {pair.divisor}, {shortest}, limit)" for pair in self._pairs.values()]
 
     def loop(self, end: str, before: list[Statement], inner: Callable[[str, str], For]) -> list[Statement]:
-        """The loop over the runs up to ``end``.
+        """The loop over the runs up to the index ``end``.
 
-        ``before`` are statements of each run; ``inner(first, last)`` makes its loop.
+        ``before`` are statements of each run; ``inner(first, last)`` returns the loop over the indices of one run.
         """
         last = self.name("last")
         run: list[Statement] = [If(f"{self.first} >= {end}", [Break()])]
@@ -271,7 +274,7 @@ class FlatLoops:
 
 
 def flat_cut(scope: LoweringScope, group: NestGroup) -> int | None:
-    """The axis at which to cut a nest into two flat loops, 0 for a single one.
+    """The axis at which to cut a nest into two flat loops, 0 for a single flat loop.
 
     None if a loop for each axis is better.
     """

@@ -134,7 +134,7 @@ def _declare_scalars(scope: LoweringScope, operation: Operation) -> None:
 
 
 def _reduce_outer(scope: LoweringScope, nest: Nest, operation: Operation, axis: int) -> None:
-    """Combines rows into the result; the first row is copied."""
+    """Copies the first row to the result, and combines each later row with it."""
     _declare_scalars(scope, operation)
     places = _element_lvalues(scope, nest, operation, axis)
     elements = _elements(nest, operation)

@@ -74,7 +74,8 @@ class _Range:
         scope.emit(Define("int64_t", self.high, " + ".join(high)))
         self.size = size
         extents = [extent for extent in shape if extent != 1]
-        # The access touches no address twice if each step exceeds the span of the axes inside of it.
+        # The access touches no address twice if its last step is not 0, and each other step is at least the next step
+        # times the extent of the next axis.
         self.injective = [f"{step} != 0" for step in self.strides[-1:]]
         for outer, inner, extent in zip(self.strides, self.strides[1:], extents[1:], strict=False):
             self.injective.append(

@@ -88,7 +88,7 @@ def _keeps_unchanged(scope: LoweringScope, operand: Value) -> bool:
 def slots_of(
     scope: LoweringScope, operation: Operation, tile: str, copied: str, words: tuple[int, int], unless: str
 ) -> Panels | None:
-    """Slots for the packed right operand of a product in a loop, one for each iteration; None if they are of no use.
+    """Slots for the packed right operand of a product in a loop, one per iteration; None if no slot would be reused.
 
     ``tile`` is the operand as ``silo_tile``. ``copied`` is the C condition under which the operand is in a buffer of
     the program itself, and ``unless`` the condition under which the operand is multiplied in place (each "" for never).

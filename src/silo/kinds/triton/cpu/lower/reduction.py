@@ -72,9 +72,8 @@ class Accumulation:
     def repeat(self) -> str:
         """A C text that applies ``combine`` with one element several times, at least once.
 
-        The third value formatted into the text is the number of times.
-
-        "" if repeating ``combine`` needs a loop.
+        Its format fields are the accumulator, the element and the number of times. "" if repeating ``combine`` needs a
+        loop.
         """
         if self.clause == "+":
             return f"{{0}} + ({self.ctype})({{2}}) * {{1}}"
@@ -179,7 +178,7 @@ def reduce_in_lanes(program: LoopProgram, vector_bits: int) -> None:
 
 
 def lanes_of(vector_bits: int) -> int:
-    """The number of partial results that a loop keeps."""
+    """The number of partial results that a loop keeps: as many as a vector has 32-bit lanes."""
     return min(vector_bits, _MOST_BITS) // _LANE_BITS
 
 
@@ -442,7 +441,8 @@ def _masked_block(loop: For, all_lanes: list[_Lanes], state: _State, first: str)
     """
     lane, remaining, on = state.name("lane"), state.name("left"), state.name("on")
     lanes = {f"{lane_array.array}[{lane}]" for lane_array in all_lanes}
-    # If the loop counts from 0 to a multiple of the lanes, its vectors fill whole rows of scratch memory.
+    # If the loop counts from 0 to at most a multiple of the lanes, masked-off lanes are still inside the row of scratch
+    # memory.
     filled = loop.start == "0" and loop.most > 0 and loop.most % state.lanes == 0
     head = [
         # A 64-bit sum: gcc does not vectorise a masked load whose index may wrap.
@@ -530,7 +530,10 @@ def _lane_loops(head: list[Define], body: list[Statement], state: _State, lane: 
 
 
 def _of_vectors(statement: Statement) -> tuple[str, str] | None:
-    """The function of a whole vector that computes this value for all lanes, and its argument; None without one."""
+    """The function that computes a statement's value for a whole vector of lanes, and its argument.
+
+    None if there is no such function.
+    """
     match = _VECTOR_CALL.fullmatch(statement.value or "") if isinstance(statement, Define) else None
     return (f"silo_{match[1]}_lanes_f32", match[2]) if match is not None else None
 

@@ -70,7 +70,7 @@ class Streaming:
 
 
 def streaming_of(scope: LoweringScope, nest: Nest, stores: list[Operation], statements: int) -> Streaming | None:
-    """The temporary buffers for all ``stores`` of a nest; None if they must not, or should not, bypass the caches.
+    """The temporary buffers for all ``stores`` of a nest; None if these must not or should not bypass the caches.
 
     ``statements`` is the number of statements of the innermost body.
     """

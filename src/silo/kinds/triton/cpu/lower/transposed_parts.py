@@ -75,7 +75,7 @@ class _PartNest(Nest):
 class _Source:
     """A tile in memory: its nest, the C name of a row's address, and the name of the array that holds one part of it.
 
-    ``mask`` is the mask of its load if nothing else limits the nest, else None.
+    ``mask`` is the mask of the tile's load if no other mask limits the nest, else None.
     """
 
     nest: Nest
@@ -89,8 +89,8 @@ class _Source:
 class _Edge:
     """The edge of a nest whose masks keep leading rows and columns.
 
-    ``rows`` and ``columns`` are the C names of their numbers. ``fits`` is the C condition that no element after a row's
-    limit has a true mask.
+    ``rows`` and ``columns`` are the C names of the numbers of these rows and columns. ``fits`` is the C condition that
+    no element of a row after the kept ones has a true mask.
     """
 
     rows: str
@@ -109,15 +109,15 @@ class _Parts:
     edge: _Edge | None
 
     def check(self, scope: LoweringScope) -> list[str]:
-        """Emits the code before the first part; returns the C conditions under which the parts may be done."""
+        """Emits the code before the first part; returns the C conditions under which the nest may run in parts."""
         conditions: list[str] = []
         own = self.nest
         for nest, mask in [*((source.nest, source.mask) for source in self.sources), (own, None)]:
             for statement in nest.levels[0]:
                 scope.emit(statement)
             limits, extent = nest.limit_statements()
-            # A tile needs no condition of its own if no limit cuts it, or if the limits of the nest that uses it imply
-            # its mask.
+            # A tile needs no condition of its own if no mask cuts the tile, or if the tile's mask is true wherever the
+            # masks of the nest that uses it are true.
             if not limits or (mask is not None and own.holds(mask, own.index)):
                 continue
             if nest is own and self.edge is not None:
@@ -192,7 +192,7 @@ class _Parts:
         return [For(nest.first[outer], "0", ends[outer], [columns], step=str(_PART))]
 
     def _part(self, scope: LoweringScope, counts: Mapping[int, str] | None = None) -> list[Statement]:
-        """The statements of one part; ``counts`` are the C names of its extents if they may be less than a part's."""
+        """The statements of one part; ``counts`` are the C names of its extents, if these may be less than 16."""
         nest = self.nest
         outer, inner = nest.axes
 
@@ -260,7 +260,10 @@ def _parts(scope: LoweringScope, turned: list[NestGroup], group: NestGroup) -> _
 
 
 def _edge(scope: LoweringScope, nest: Nest, stored: list[set[str]]) -> _Edge | None:
-    """The edge of a nest, if every store's mask (``stored`` are their limits) implies all limits; else None."""
+    """The edge of a nest; None unless every store's mask sets all limits (numbers of leading elements) of the nest.
+
+    ``stored`` holds the limits that each store's mask sets.
+    """
     ended, fits = nest.ends()
     if not ended or not all(limits.issuperset(ended) for limits in stored):
         return None
@@ -268,7 +271,10 @@ def _edge(scope: LoweringScope, nest: Nest, stored: list[set[str]]) -> _Edge | N
 
 
 def _limits_of(nest: Nest, mask: Value | None) -> set[str]:
-    """The limits that a store's mask sets; empty if the mask depends on memory, which may change before the store."""
+    """The limits (numbers of leading elements) that a store's mask sets.
+
+    Empty if the mask depends on memory, because memory may change before the store.
+    """
     if mask is None or not is_index_only(mask):
         return set()
     before = list(nest.limits)

@@ -1,7 +1,7 @@
 /* Prefetching for tiles whose rows are a page of memory or more apart: the CPU's own prefetching
  * ends with each page, so the cache lines of a later row are prefetched while the current one is
- * read. Prefetching past the last row of a tile is worth it if the previous tile ended where this
- * one begins. */
+ * read. Rows beyond a tile's last row are prefetched only if this tile begins where the previous
+ * one ended: then the next tile probably begins where this one ends. */
 enum { SILO_AHEAD_LINE = 64, SILO_AHEAD_BYTES = 8192, SILO_AHEAD_LEAST = 4096 };
 
 typedef struct {

@@ -1,5 +1,5 @@
 /* Atomic read-modify-write operations; each returns the old value. `order` is a constant at every
- * call. A compare-and-swap that fails acquires if a successful one does. */
+ * call. If a compare-and-swap fails, its load acquires if `order` acquires. */
 
 SILO_INLINE int silo_atomic_failure(int order) {
     return order == __ATOMIC_ACQ_REL   ? __ATOMIC_ACQUIRE
@@ -57,7 +57,7 @@ typedef uint64_t silo_alias_u64 __attribute__((may_alias));
 #define SILO_FLOAT_KEY(suffix, type, utype)                                                        \
     SILO_INLINE type silo_float_key_##suffix(type bits) {                                          \
         utype const sign =                                                                         \
-            -((utype)bits >> (8 * sizeof bits - 1)); /* no branch, because signs vary */           \
+            -((utype)bits >> (8 * sizeof bits - 1)); /* no branch: signs are unpredictable */      \
         return (type)((utype)bits ^ sign >> 1);                                                    \
     }
 
@@ -77,8 +77,8 @@ typedef uint64_t silo_alias_u64 __attribute__((may_alias));
     SILO_ATOMIC_FLOAT(float_max, suffix, type, >)                                                  \
     SILO_ATOMIC_FLOAT(float_min, suffix, type, <)
 
-/* The addition is done in the type `wide`; memory is compared as `bits`, so that a NaN equals
- * itself. */
+/* The addition is done in the type `wide`. Memory is compared as `bits`: compared as a float, a NaN
+ * in memory would never be equal to itself, and the loop would not end. */
 #define SILO_ATOMIC_FADD(suffix, type, bits, wide, widen, narrow)                                  \
     SILO_INLINE type silo_atomic_fadd_##suffix(type *place, type value, const int order) {         \
         bits *cell = (bits *)(void *)place, old = __atomic_load_n(cell, __ATOMIC_RELAXED), next;   \

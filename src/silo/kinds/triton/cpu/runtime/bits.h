@@ -66,7 +66,7 @@ SILO_INLINE int64_t silo_mulhisi_i64(int64_t a, int64_t b) {
     return (int64_t)(high - (a < 0 ? (uint64_t)b : 0u) - (b < 0 ? (uint64_t)a : 0u));
 }
 
-/* The low 32 bits of the product of the low 24 bits, signed or not. */
+/* The low 32 bits of the product of the low 24 bits, signed (i32) or unsigned (u32). */
 SILO_INLINE int32_t silo_mul24_i32(uint32_t a, uint32_t b) {
     uint32_t left = (uint32_t)((int32_t)(a << 8) >> 8), right = (uint32_t)((int32_t)(b << 8) >> 8);
     return (int32_t)(left * right);

@@ -47,9 +47,9 @@ struct silo_bounds {
     uint64_t low, high; /* addresses of the first byte and the end */
     uint64_t origin;    /* the address of the first byte that a cell describes */
     uint64_t *writers;  /* the last writer, encoded by silo_check_cell; NULL: not needed */
-    uint64_t *readers;  /* the reader since that write, encoded alike; SILO_CHECK_MANY: several */
-    uint8_t *fresh;     /* enum silo_check_fresh; NULL: all of it was written before */
-    uint8_t *shared;    /* enum silo_check_shared; NULL if `writers` is NULL */
+    uint64_t *readers; /* the reader since that write, encoded likewise; SILO_CHECK_MANY: several */
+    uint8_t *fresh;    /* enum silo_check_fresh; NULL: all of it was written before */
+    uint8_t *shared;   /* enum silo_check_shared; NULL if `writers` is NULL */
     uint64_t
         *stamps; /* the number of the store's execution that wrote here last; NULL: not needed */
     uint8_t *stored; /* the bytes that this execution wrote, one for each byte from `origin` */
@@ -63,12 +63,12 @@ struct silo_bounds {
 struct silo_site {
     uint32_t use;          /* enum silo_check_use */
     uint32_t bytes;        /* size of one access */
-    uint32_t first, count; /* numbers of the allowed bounds: `count` items of reach from `first` */
+    uint32_t first, count; /* the allowed bounds: `count` numbers, in reach[first], ... */
     uint32_t change;       /* replaces a suspect value: 0 keeps it, 1 to 3 choose another */
-    uint32_t seen;   /* 1 if the result was suspect in program watch_program, first for the element
-                        `watched` */
-    uint64_t events; /* how often the result was suspect; the first time, `order` other operations
-                        had been suspect */
+    uint32_t seen;   /* 1 if the result was suspect in program watch_program; `watched` is the first
+                        such element */
+    uint64_t events; /* how often the result was suspect; `order` is the number of sites that were
+                        suspect before this site was for the first time */
     uint64_t order, program;
     int64_t lane, watched;
     uint64_t stamp; /* the number of the current execution, for a store of several elements */
@@ -215,7 +215,7 @@ SILO_INLINE int silo_check_same(struct silo_check const *check, struct silo_site
 /* Records an access to a cell; returns whether it races with an access of another program. Plain
  * stores of the same value by several programs are no race, because memory holds this value
  * whichever store is last; such a store counts as an event of its site. After that, a write of
- * another value is a race, also by the program that wrote last. */
+ * another value is a race, even if it is by the program that wrote last. */
 SILO_INLINE int silo_check_races(struct silo_check *check, struct silo_bounds const *bounds,
                                  struct silo_site *site, uint64_t address, uint64_t at,
                                  uint64_t mine) {
@@ -237,9 +237,10 @@ SILO_INLINE int silo_check_races(struct silo_check *check, struct silo_bounds co
         return 1;
     }
     if (use & SILO_CHECK_WRITES) {
-        /* A reader that is atomic, like this access, is no race: either it also wrote, and was
-         * compared as the writer, or it is a volatile load of values that atomics write. A program
-         * that read the shared value after storing it would read the same value in any order. */
+        /* An atomic read does not race with this access if the access is atomic too: either the
+         * reader also wrote, and was compared above as the writer, or it was a volatile load of
+         * values that atomics write. A program that read the shared value after storing it would
+         * read the same value in any order. */
         if (reader && reader >> 24 != own && !(reader & mine & 1) &&
             !(bounds->shared[at] == SILO_CHECK_SHARED && reader >> 24 == writer >> 24) &&
             !silo_check_ordered(check, reader)) {
@@ -248,7 +249,8 @@ SILO_INLINE int silo_check_races(struct silo_check *check, struct silo_bounds co
         }
         if (reader && (reader >> 24 != writer >> 24 || !silo_check_same(check, site, address)))
             bounds->shared[at] = SILO_CHECK_CHANGED;
-        /* A plain write stays recorded if atomics of the same program follow it. */
+        /* A plain write stays recorded if atomics of the same program follow it, so that atomics of
+         * other programs still race with it. */
         if (writer >> 24 != own || (writer & 1) || !(mine & 1))
             bounds->writers[at] = mine;
         bounds->readers[at] = 0;

@@ -10,8 +10,8 @@ SILO_INLINE float silo_f64_to_f32_rz(double value) {
     return silo_f64_to_f32_rtz(value);
 }
 
-/* If the nearest number is above the value, the result is the neighbour below it; below -0 that is
- * the smallest negative number. */
+/* If the nearest number is above the value, the result is the neighbour below that number; the
+ * neighbour below -0 is the negative number nearest to zero. */
 SILO_INLINE float silo_f64_to_f32_rd(double value) {
     float near = (float)value;
     uint32_t bits = silo_bits_f32(near);
@@ -135,8 +135,9 @@ SILO_INLINE double silo_u32_to_f64_rn(uint32_t x) {
     return (double)x;
 }
 
-/* The errors of the division and the root are far smaller than the distance between any exact
- * result and the nearest halfway point between two f32 numbers. */
+/* In f64, the errors of the division and the root are far smaller than the distance between any
+ * exact result and the nearest halfway point between two f32 numbers, so the result is rounded as
+ * the exact one would be. */
 SILO_INLINE float silo_rsqrt_rn_f32(float x) {
     return (float)(1.0 / __builtin_sqrt((double)x));
 }

@@ -42,8 +42,8 @@ SILO_INLINE void silo_dot_block_KIND(const int rows, const int vectors, int64_t 
         a += a_step;
         b += b_step;
     }
-    /* The address advances from row to row, because gcc would keep the distances of all rows on the
-     * stack. */
+    /* The address advances from row to row: if each row's address were computed from `c`, gcc would
+     * keep the distances of all rows on the stack. */
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++, c += ldc)
 #pragma GCC unroll 16
@@ -72,17 +72,18 @@ typedef void silo_dot_kernel_KIND(int64_t m, int64_t k, const REAL *a, int64_t a
                                 c + i * ldc, ldc, fresh);                                          \
     }
 
-/* The function that reads an operand of another type: for a left operand all rows between two
- * columns, compact and in the operand's own order; for a right operand the panels between two rows.
- */
+/* The function that converts an operand of another type: of a left operand all rows of `depth`
+ * columns from column `first` on, without gaps and in the operand's own order; of a right operand
+ * the panels of `depth` rows from row `first` on. `extent` is the number of rows (left) or columns
+ * (right). */
 typedef void silo_dot_read_KIND(silo_tile from, int64_t first, int64_t depth, int64_t extent,
                                 REAL *to);
 
 /* Computes m of `most` rows and `columns` of n columns; n is a multiple of the lanes. The contents
  * of the remaining sums are undefined. `full` computes blocks of `rows` x `vectors`, `rest` the
- * rows that remain of all `most`, and `narrow` one vector of `rows` rows. `work` is memory for the
- * output of the readers, and for a block of rows of a left operand that is otherwise read in place.
- * With `kept`, the panels of all of k, up to `room` values, outlive the call. */
+ * last rows of `most` that fill no block, and `narrow` one vector of `rows` rows. `work` is memory
+ * for the output of the readers, and for a block of rows of a left operand that is otherwise read
+ * in place. With `kept`, the panels of all of k, up to `room` values, outlive the call. */
 SILO_APART void silo_dot_KIND(const int64_t most, int64_t m, const int64_t n, int64_t columns,
                               int64_t k, silo_tile a, silo_dot_read_KIND *left, silo_tile b,
                               silo_dot_read_KIND *right, const int near, TOTAL *c, int fresh,

@@ -110,9 +110,9 @@ typedef struct {
     uint8_t rows[16];
 } silo_shape_KIND;
 
-/* Tiles of `a` are a_step items apart along the depth and a_next along the rows, and the rows of a
- * tile are a_row apart. If `tail` is not NULL, the last tiles of the depth are read from there,
- * where they lie one after the other. */
+/* Computes one block of up to 2 x 2 tiles. Tiles of `a` are a_step items apart along the depth and
+ * a_next along the rows, and the rows of a tile are a_row apart. If `tail` is not NULL, the last
+ * tiles of the depth are read from there, where they lie one after the other. */
 SILO_INLINE void silo_tiles_block_KIND(int64_t words, int64_t step, const ITEM *a, int64_t a_row,
                                        int64_t a_step, int64_t a_next, const ITEM *tail,
                                        const uint32_t *b, int64_t b_next, TOTAL *c, int64_t c_next,
@@ -258,8 +258,9 @@ SILO_APART void silo_vectors_rows_KIND(int64_t m, int64_t n, int64_t words, cons
     }
 }
 
-/* The rows of `a` are a_row items apart, or, if `lined` is set, in the form that silo_line_up_KIND
- * writes. If `tail` is not NULL, it has the last words of the depth in that form. */
+/* Computes m rows with matrix tiles of `rows` rows each. The rows of `a` are a_row items apart, or,
+ * if `lined` is set, in the form that silo_line_up_KIND writes. If `tail` is not NULL, it has the
+ * last words of the depth in that form. */
 SILO_APART void silo_tiles_rows_KIND(int64_t rows, int64_t m, int64_t n, int64_t words,
                                      int64_t step, const ITEM *a, int64_t a_row, int lined,
                                      const ITEM *tail, const uint32_t *b, TOTAL *c, int64_t ldc,

@@ -1,8 +1,8 @@
 /* Readers of dot operands whose elements of type ELEMENT are stored as CTYPE and multiplied as
  * FACTOR. */
 
-/* Reads `depth` columns of a left tile: row-major, or column-major if the elements of a column are
- * contiguous. */
+/* Writes `depth` columns of a left tile, converted, to `to`: row-major, or column-major if the
+ * elements of a column are contiguous. */
 SILO_APART void silo_dot_left_ELEMENT(silo_tile from, int64_t first, int64_t depth, int64_t rows,
                                       REAL *to) {
     const CTYPE *at = (const CTYPE *)from.at + first * from.column;

@@ -31,8 +31,8 @@ SILO_INLINE void silo_split_block(const int rows, const int vectors, int64_t wor
                     sum[i][j] += left * right[j];
             }
         }
-    /* The address advances from row to row, because gcc would keep the distances of all rows on the
-     * stack. */
+    /* The address advances from row to row: if each row's address were computed from `c`, gcc would
+     * keep the distances of all rows on the stack. */
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++, c += ldc)
 #pragma GCC unroll 2

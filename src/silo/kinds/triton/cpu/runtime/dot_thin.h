@@ -17,7 +17,7 @@ SILO_APART void silo_thin_end_ELEMENT(const silo_thin_floats (*sums)[SILO_THIN_C
         }
 }
 
-/* Computes the rows and columns of one block, which reads each of its columns once. */
+/* Computes one block of `rows` x `columns` sums; each column is read once. */
 SILO_INLINE void silo_thin_block_ELEMENT(const int rows, const int columns, int64_t k,
                                          const CTYPE *a, int64_t a_row, const CTYPE *b,
                                          int64_t b_column, float *c, int64_t c_row,
@@ -43,8 +43,8 @@ SILO_INLINE void silo_thin_block_ELEMENT(const int rows, const int columns, int6
         }
     }
     if (p < k) {
-        /* Equal to the bytes of k - p, written so that the compiler sees that they fit in a row of
-         * `some`. */
+        /* The bytes of the last k - p elements, written so that the compiler sees that they fit in
+         * a row of `some`. */
         const uint64_t rest = (uint64_t)k % SILO_THIN_LANES * sizeof(CTYPE);
         CTYPE some[SILO_THIN_COLUMNS][SILO_THIN_LANES] = {{0}};
         for (int j = 0; j < columns; j++)

@@ -82,7 +82,7 @@ SILO_INLINE float silo_i8_to_f32(int8_t value) {
     return (float)value;
 }
 
-/* Vectors at any address: their 32-bit values may be four bytes each of a row of int8. */
+/* Vectors at any address. Each 32-bit value may also be four bytes of a row of int8. */
 typedef float silo_four __attribute__((vector_size(16), aligned(1), may_alias));
 
 /* to[i][j] = from[j][i] for 4 x 4 values of 32 bits; `far` and `step` count 32-bit values. */

@@ -32,7 +32,7 @@ SILO_INLINE int silo_are_finite(silo_words_bf16 others) {
     return !(any & 0x80008000u);
 }
 
-/* Makes parts that are not finite 0. */
+/* Sets parts that are not finite to 0. */
 SILO_APART void silo_only_finite(uint16_t *parts, int64_t count) {
     for (int64_t i = 0; i < count; i++)
         if ((parts[i] & 0x7f80) == 0x7f80)

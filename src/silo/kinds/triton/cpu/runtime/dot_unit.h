@@ -8,7 +8,8 @@ SILO_APART int silo_find_units(void) {
     __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
     if (a < 7)
         return 0;
-    /* On Intel's CPUs, AVX512-BF16 is slower than two multiplications of floats. */
+    /* On Intel's CPUs, AVX512-BF16 is slower than two multiplications of floats, so it is used
+     * there only if SILO_DOT_UNITS is 1. */
     const int bf16 = SILO_DOT_UNITS == 1 || b == 0x68747541u; /* "Auth" of AMD's vendor string */
     a = 7, c = 0;
     __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
@@ -42,7 +43,8 @@ SILO_APART int silo_find_units(void) {
 
 static int silo_units_found = -1;
 
-/* Threads that call this at the same time find the same result. */
+/* The SILO_UNIT_ bits of this CPU. Threads that call this at the same time find the same bits, so
+ * no lock is needed. */
 SILO_INLINE int silo_units(void) {
     int found = __atomic_load_n(&silo_units_found, __ATOMIC_RELAXED);
     if (__builtin_expect(found < 0, 0)) {

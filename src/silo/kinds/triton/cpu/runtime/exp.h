@@ -2,8 +2,8 @@
    polynomial in r. Errors over all f32, subnormal results included: exp 1.2 ulp, exp2 1.1 ulp,
    expm1 1.6 ulp. */
 
-/* This number, added to n, leaves n + 254 in the last bits. 254 is twice the bias of an exponent,
- * because the scale is split into two factors. */
+/* Added to n, this number gives a float whose last bits are n + 254. 254 is twice the bias of an
+ * exponent, because the scale 2^n is split into two factors. */
 #define SILO_SHIFT_F32 (0x1.8p23f + 254.0f)
 
 /* y * 2^(n + more) for the n in shifted = n + SILO_SHIFT_F32, in two factors so that subnormal
@@ -34,7 +34,7 @@ SILO_INLINE float silo_exp_limited_f32(float x, float low, float high) {
     return c < low ? low : c;
 }
 
-/* e^c / 2^n for a limited c and the n in *shifted = n + SILO_SHIFT_F32. */
+/* e^c / 2^n, where *shifted = n + SILO_SHIFT_F32; c is NaN or in SILO_EXP_LOW .. SILO_EXP_HIGH. */
 SILO_INLINE float silo_exp_start_f32(float c, float *shifted) {
     *shifted = c * 0x1.715476p+0f + SILO_SHIFT_F32;
     float n = *shifted - SILO_SHIFT_F32;
@@ -54,7 +54,8 @@ SILO_INLINE float silo_exp_f32(float x) {
     return silo_exp_times_f32(x, 0u);
 }
 
-/* 2^c / 2^n for a limited c and the n in *shifted = n + SILO_SHIFT_F32. */
+/* 2^c / 2^n, where *shifted = n + SILO_SHIFT_F32; c is NaN or in SILO_EXP2_LOW .. SILO_EXP2_HIGH.
+ */
 SILO_INLINE float silo_exp2_start_f32(float c, float *shifted) {
     *shifted = c + SILO_SHIFT_F32;
     float r = c - (*shifted - SILO_SHIFT_F32);

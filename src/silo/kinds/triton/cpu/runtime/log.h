@@ -62,6 +62,6 @@ SILO_INLINE float silo_log2_f32(float x) {
 SILO_INLINE float silo_log1p_f32(float x) {
     float u = 1.0f + x;
     float lost = (x - (u - 1.0f)) / u;
-    lost = lost == lost ? lost : 0.0f; /* NaN if u is 0 or infinite */
+    lost = lost == lost ? lost : 0.0f; /* `lost` is NaN if u is 0 or infinite */
     return __builtin_copysignf(silo_log_f32(u) + lost, x);
 }

@@ -57,7 +57,7 @@ SILO_INLINE double silo_minnum_f64(double a, double b) {
     return b != b ? a : smaller;
 }
 
-/* tt.clampf: for a NaN x the result is low, or NaN in the propagating form. */
+/* tt.clampf: for a NaN x the result is low, or NaN in the form that propagates NaN. */
 SILO_INLINE float silo_clamp_f32(float x, float low, float high) {
     return silo_minnum_f32(silo_maxnum_f32(x, low), high);
 }

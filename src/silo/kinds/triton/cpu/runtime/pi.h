@@ -1,7 +1,7 @@
 /* sin and cos of pi times x. The reduction is exact. */
 
-/* pi times the difference between x and the nearest multiple of 1/2. Large x count as an even
- * number. */
+/* pi times the difference between x and the nearest multiple of 1/2; `quarter` is the number of
+ * halves in that multiple, modulo 2^32. Large x count as an even number. */
 SILO_INLINE float silo_half_turns_f32(float x, uint32_t *quarter) {
     double c = __builtin_fabsf(x) < 0x1p24f ? (double)x : (double)(x - x);
     double shifted = 2.0 * c + 0x1.8p52;

@@ -1,4 +1,4 @@
-/* Updates in place of atomics, for a thread that runs alone: in the order of the elements, and
+/* Plain updates that replace atomics in a thread that runs alone: in the order of the elements, and
  * vectorised for consecutive addresses, which are all different. */
 
 enum { SILO_SIDE_BY_SIDE = 16 };

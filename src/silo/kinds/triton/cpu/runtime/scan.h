@@ -48,8 +48,8 @@ SILO_INLINE void silo_sums_f32_of(float *x, int64_t n, const int reverse) {
     for (int64_t done = 0; done < n; done += SILO_SUMS_LANES_f32) {
         float *place = x + (reverse ? n - SILO_SUMS_LANES_f32 - done : done);
         const silo_sums_f32 v = silo_sums_of_vector_f32(*(silo_sums_f32 *)place, reverse);
-        /* The total does not include the carry, so the next carry waits only for this one, and not
-         * for the sums of the vector. */
+        /* The total does not include the carry, so the next carry waits only for the current carry,
+         * and not for the sums of the vector. */
         const silo_sums_f32 total =
             reverse ? __builtin_shufflevector(v, v, SILO_LANES_OF_4(SILO_SUMS_FIRST_f32, 0))
                     : __builtin_shufflevector(v, v, SILO_LANES_OF_4(SILO_SUMS_LAST_f32, 0));

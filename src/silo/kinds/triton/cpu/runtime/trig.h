@@ -1,6 +1,7 @@
-/* sin and cosine of f32 without branches, for every angle: 1.6 ulp. The angle divided by 2 pi is
- * computed as a sum of products with parts of 29 bits, each of which is exact in f64. Whole turns
- * are dropped from each product separately, so large angles lose no accuracy. */
+/* sin and cosine of f32 without branches, for every angle: 1.6 ulp. The angle divided by 2 pi is a
+ * sum of products of the angle with parts of 1 / (2 pi); parts of 29 bits make these products exact
+ * in f64. Whole turns are dropped from each product separately, so large angles lose no accuracy.
+ */
 
 /* The angle minus its nearest multiple of pi / 2; `quarter` is that multiple, modulo 4, plus a
  * constant multiple of 4. */

@@ -8,7 +8,7 @@ struct silo_waiter {
 };
 
 /* Lets other programs run; called in every iteration of a loop that may wait for another program.
- * If the launch has failed, it leaves the kernel by longjmp instead of returning. */
+ * If the launch has failed, this function leaves the kernel by longjmp instead of returning. */
 static __attribute__((noinline, unused)) void silo_wait(void *context) {
     struct silo_waiter const *own = (struct silo_waiter const *)context;
     if (own && own->bytes >= sizeof *own && own->wait)

@@ -76,8 +76,9 @@ class NestGroup:
 
     ``checks`` are pairs of memory accesses whose ranges must be disjoint or identical for the fused nest to be correct.
     They are compared at run time; if a comparison fails, the stores run one after the other instead. ``inner`` is the
-    axis of the innermost loop; it differs from the last axis only if nothing is reduced. If this nest reads a tile
-    along another axis, ``transposed_by`` is the only nest that uses the tile; that nest may read the tile in parts.
+    axis of the innermost loop; it differs from the last axis only if nothing is reduced. If this nest only copies a
+    tile along its rows for a nest that needs the tile along its columns, and no other nest uses the tile,
+    ``transposed_by`` is that nest: it may instead read the tile itself, part by part.
     """
 
     shape: tuple[int, ...]
@@ -149,8 +150,8 @@ class DotStep:
 class Carried:
     """One value carried by a loop, in one of four ways.
 
-    scalar: a C variable. invariant: the loop never changes it. offset: its start plus a uniform offset that grows by
-    ``step`` in each iteration. buffer: a tensor in scratch memory.
+    scalar: a C variable. invariant: the loop never changes it. offset: its start plus an offset, equal for all
+    elements, that grows by ``step`` in each iteration. buffer: a tensor in scratch memory.
     """
 
     argument: Value

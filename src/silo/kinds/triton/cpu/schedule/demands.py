@@ -157,8 +157,8 @@ def lone_dot(plan: BlockSchedule, carried: list[Carried]) -> DotStep | None:
     step = block_steps[0] if len(block_steps) == 1 else None
     if not isinstance(step, DotStep):
         return None
-    # Scalars may have no effects, because they are evaluated twice for an iteration that turns out not to be part of
-    # the product.
+    # The body's scalar operations must be free of effects: those of the first iteration that turns out not to be part
+    # of the product are evaluated twice.
     if any(isinstance(other, ScalarStep) and other.operation.name in EFFECTS for other in plan.steps):
         return None
     plain = step.accumulator is None and not step.fresh and step.target.type.element not in HALVES

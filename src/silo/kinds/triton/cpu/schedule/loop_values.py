@@ -17,7 +17,7 @@ __all__ = ["NO_OFFSETS", "Offsets", "carried_of", "declare_results", "jump_argum
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """Carried values that are an affine start plus a uniform offset.
+    """Loop-carried values that are an affine start plus an offset, which is equal for all elements of the tile.
 
     ``wrapped`` are carried values whose start is affine only if ``x % n`` counts as ``x`` (see ``analysis.affine``).
     """
@@ -63,7 +63,7 @@ def _is_needed_whole(root: Value) -> bool:
 
 
 def _carried_unchanged(value: Value) -> list[Value] | None:
-    """The values by which loops carry ``value``; None if an operation reads ``value`` from memory."""
+    """The arguments and results by which loops carry ``value``; None if an operation reads ``value`` from memory."""
     values: list[Value] = []
     for user in value.uses:
         places = {position for position, operand in enumerate(user.operands) if operand is value}

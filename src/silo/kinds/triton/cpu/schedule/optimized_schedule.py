@@ -98,8 +98,8 @@ def plan_block(
     """Plans ``block``.
 
     ``external`` are the values that other blocks need (the ``free`` values of their schedules), ``carried`` are the
-    values that its loop carries, and ``offsets`` the carried values of the loops around it. ``disjoint`` is the promise
-    of ``CpuOptions.elements_apart``.
+    values that the loop around ``block`` carries, and ``offsets`` those values of all enclosing loops that are an
+    affine start plus an offset. ``disjoint`` is the promise of ``CpuOptions.elements_apart``.
     """
     barred: set[Value] = set()
     while True:
@@ -131,7 +131,7 @@ class _Planner:
         self.steps: list[Step] = []
         self.open: NestGroup | None = None
         self.position = {operation: index for index, operation in enumerate(block.operations)}
-        # the position in the program of the operation of each step that is not a nest
+        # for each step that is not a nest: the position of its operation in the program
         self.step_position: dict[Step, int] = {}
         self.demands: dict[Value, list[Demand]] = {}
         self.free: dict[tuple[Value, bool], None] = {}
@@ -312,8 +312,8 @@ class _Planner:
         if any(op.name == tt.LOAD and op.block is self.block and self.position[op] > first for op in makers):
             return False
         if isinstance(sink, StoreSink):
-            # A load between two stores must run after the first store and before the second, which one nest of both
-            # cannot do.
+            # A load between two stores must run after the first store and before the second. If both stores were in one
+            # nest, it could not.
             between = self.block.operations[first : self.position[sink.operation]]
             if any(operation.name == tt.LOAD for operation in between):
                 return False
@@ -326,7 +326,7 @@ class _Planner:
         return True
 
     def _loads_from_reduced(self, group: NestGroup, store: Operation) -> bool:
-        """Whether ``store`` cannot join ``group``, because a load before it needs a result of its reductions."""
+        """Whether ``store`` cannot join ``group``, because a load before ``store`` needs a result of the reductions."""
         reduced = group.reduced
         earlier = self.block.operations[: self.position[store]] if reduced else []
         return any(op.name == tt.LOAD and self._reach(op.operands) & reduced for op in earlier)
@@ -519,7 +519,10 @@ class _Planner:
         return None
 
     def _store_before(self, load: Operation, order: dict[Step | None, int], last: int) -> Step | None:
-        """The first step up to ``last`` with a store after ``load`` in the program that no run-time check can cover."""
+        """The first step up to ``last`` with a store after ``load`` in the program.
+
+        Stores that a run-time check can cover do not count; the check is added to the step.
+        """
         step = self.steps[last] if last < len(self.steps) else None
         if not isinstance(step, NestGroup):
             return self._overwritten_by(load, order, last + 1)
