@@ -111,7 +111,9 @@ for _name in f"{_ASKED} {_COMPUTED} {' '.join('r' + word for word in _COMPUTED.s
 
 
 class _Arguments(Mapping[str, Any]):
-    """The hook's arguments: known values as they are, and a tracer for every other argument."""
+    """The mapping of arguments that is passed to a hook: known values as they are, and a tracer for every other
+    argument.
+    """
 
     def __init__(self, values: Mapping[str, object], tracers: Mapping[str, Any]) -> None:
         self._values = values
@@ -399,7 +401,8 @@ class TritonSource:
     def _shapes(self, config: Config, call: Specialization) -> Mapping[str, tuple[int, ...]]:
         """The block shapes that a config's hook sets in one call.
 
-        A config that the author did not write uses the hook of the first config.
+        For a config without a hook in ``shape_hooks``, such as one that refinement added, the first of these hooks is
+        used.
         """
         shapes = self.block_shapes.get(config)
         if shapes is not None:

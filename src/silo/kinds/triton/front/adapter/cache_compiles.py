@@ -61,7 +61,8 @@ _ABSENT = "absent"
 
 # Triton's setting for compiling configs in parallel, in the versions that have one.
 _OWN_WORKERS = "TRITON_AUTOTUNING_COMPILE_WORKERS"
-# Knobs of compilation that have a visible effect when a kernel is compiled, but none when it comes from the cache.
+# Knobs of compilation that change what a program sees when a kernel is compiled, but have no effect when the kernel
+# comes from Triton's cache.
 _SEEN = ("override", "dump_ir", "always_compile", "use_ir_loc", "store_binary_only", "listener")
 # The endings of files that Triton's stages write to the cache. Any other file is code for the host, which Silo never
 # puts into Triton's cache.
@@ -252,10 +253,11 @@ def _asynchronous() -> bool:
 
 
 def _unsent(group: Any) -> str | None:  # noqa: ANN401
-    """The first knob of a group that the program itself has set.
+    """The name of the first knob of a group that the program has set to another value than the environment variables
+    give it.
 
-    A process with the same environment variables would have another value. None if every knob has the value that the
-    environment variables give it.
+    A worker process would not have the program's value. None if every knob has the value from the environment
+    variables.
     """
     if group is None:
         return None
@@ -294,7 +296,8 @@ def _in_words(options: Any, name: str) -> str:  # noqa: ANN401
 
 @dataclass(frozen=True, slots=True)
 class _PlainLaunch:
-    """Stand-in for the metadata that Triton's launcher reads; no field affects the C text that is compiled."""
+    """Fixed metadata for building Triton's launcher, which expects some: no field affects the C text that is compiled.
+    """
 
     num_ctas: int = 1
     global_scratch_size: int = 0

@@ -190,8 +190,8 @@ def _replace() -> Any:  # noqa: ANN401
             call = None if handler is None else requested(src, options, target)
             if handler is None or call is None:
                 return proceed(src, options)
-            # ``rest`` also holds Triton's key of the environment. The key does not depend on the source, so ``rest`` is
-            # passed on unchanged.
+            # ``rest`` also holds Triton's key of the environment variables. That key is the same for every source, so
+            # ``rest`` is passed on unchanged.
             return handler(call, lambda asked: proceed(asked.source, dict(asked.options)))
 
         return compile_kernel

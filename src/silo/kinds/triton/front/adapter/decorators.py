@@ -166,7 +166,8 @@ def _measured_by(tuner: Any) -> tuple[str, ...]:  # noqa: ANN401
     """The names of a tuner's arguments that change how it measures."""
     settings = {"warmup": tuner.num_warmups, "rep": tuner.num_reps, "use_cuda_graph": tuner.use_cuda_graph or None}
     set_names = tuple(name for name, value in settings.items() if value is not None)
-    # If a warm-up, a duration or CUDA graphs are set, the benchmark that the tuner holds was made from them.
+    # A tuner with a warm-up, a duration or CUDA graphs has made its benchmark from these settings, so ``do_bench`` is
+    # not listed beside them.
     return set_names or (("do_bench",) if own_benchmark(tuner) is not None else ())
 
 

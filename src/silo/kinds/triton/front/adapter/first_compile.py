@@ -36,8 +36,8 @@ class KeyFiles:
     """The current state of the files that Triton's hash of its installation reads.
 
     ``place`` identifies the installation. ``state`` is a hex digest of each file's path, size, times and inode.
-    ``changed_ns`` is the latest time at which one of them changed. The files are all that Python could import from the
-    folders that Triton hashes, so adding, removing or replacing a file changes ``state``.
+    ``changed_ns`` is the latest time at which one of them changed. Every file that Python could import from the folders
+    that Triton hashes is included, so adding, removing or replacing a file changes ``state``.
     """
 
     place: str
@@ -88,7 +88,11 @@ class HostModule:
 
 
 class FirstCompile(Protocol):
-    """Methods called instead of the work that every process repeats; ``original`` does the work as Triton does."""
+    """Methods that replace the two tasks which Triton repeats in every process: hashing its installation and building C
+    modules.
+
+    Calling ``original`` does the task as Triton does.
+    """
 
     def installation(self, original: Callable[[], str], files: Callable[[], KeyFiles]) -> str:
         """Returns Triton's hash of its installation.

@@ -417,8 +417,9 @@ def launch_state(function: Any) -> tuple[list[Any], dict[Any, Any], dict[Any, An
 def forget_key_texts(function: Any) -> None:  # noqa: ANN401
     """Makes Triton compute the text of each key again.
 
-    Triton looks these texts up by tuples, in which 1, True and 1.0 are equal although their texts differ, and so does
-    the code stored under the texts. Triton 3.4 does not have this table.
+    Triton finds the text of a key, under which it stores code, by a tuple. In tuples 1, True and 1.0 are equal although
+    their texts and their code differ, so a remembered text could lead to wrong code. Triton 3.4 does not have this
+    table.
     """
     driver = behind_lowering(module("triton.runtime.driver").driver.active)
     device_cache = dict[Any, Any].get(caches_of(function), driver.get_current_device())
