@@ -130,9 +130,7 @@ def options_config(given_options: Mapping[str, Any], target: Any, kernel: str) -
 
 
 def target_of(call: CompileCall) -> Target:
-    """The target of the code. For targets from sm_90 on it is the arch-specific one (``sm_90a``), for which Triton
-    compiles.
-    """
+    """The target of the code; from sm_90 on the arch-specific form (``sm_90a``), for which Triton compiles."""
     return target_from(call.target)
 
 

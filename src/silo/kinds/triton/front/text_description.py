@@ -19,8 +19,7 @@ _HIDDEN = (AbiType.SCRATCH, AbiType.PROFILE)
 
 
 def plain_launch(launch: LaunchInfo) -> LaunchInfo:
-    """Reduces launch info to the facts that hold without compiled code: the entry, and the parameters that a call
-    passes.
+    """Reduces launch info to facts that hold without compiled code: the entry and the parameters that a call passes.
 
     Raises:
         UnsupportedError: a parameter is a tensor descriptor: the flight recorder keeps only its base address.

@@ -111,9 +111,7 @@ for _name in f"{_ASKED} {_COMPUTED} {' '.join('r' + word for word in _COMPUTED.s
 
 
 class _Arguments(Mapping[str, Any]):
-    """The mapping of arguments that is passed to a hook: known values as they are, and a tracer for every other
-    argument.
-    """
+    """The mapping that is passed to a hook: known arguments as they are, and a tracer for every other argument."""
 
     def __init__(self, values: Mapping[str, object], tracers: Mapping[str, Any]) -> None:
         self._values = values

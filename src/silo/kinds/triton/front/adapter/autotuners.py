@@ -226,9 +226,7 @@ def benchmark_replaced(tuner: Any, benchmark: Any) -> Generator[None]:  # noqa: 
 
 
 class TunerDecision(dict[TunerKey, Any]):
-    """A tuner's dictionary of decisions, from key to config. A look-up of a missing key calls the callbacks of the
-    newest watch.
-    """
+    """A tuner's decisions, from key to config; looking up a missing key calls the callbacks of the newest watch."""
 
     def __init__(self, decided: dict[TunerKey, Any], tuner: Any) -> None:  # noqa: ANN401
         super().__init__(decided)

@@ -253,11 +253,9 @@ def _asynchronous() -> bool:
 
 
 def _unsent(group: Any) -> str | None:  # noqa: ANN401
-    """The name of the first knob of a group that the program has set to another value than the environment variables
-    give it.
+    """The name of the first knob of a group whose value differs from the one that the environment variables give it.
 
-    A worker process would not have the program's value. None if every knob has the value from the environment
-    variables.
+    The program itself has set such a knob, and a worker process would not have its value. None without such a knob.
     """
     if group is None:
         return None
@@ -296,8 +294,7 @@ def _in_words(options: Any, name: str) -> str:  # noqa: ANN401
 
 @dataclass(frozen=True, slots=True)
 class _PlainLaunch:
-    """Fixed metadata for building Triton's launcher, which expects some: no field affects the C text that is compiled.
-    """
+    """Metadata for building Triton's launcher, which requires some; no field affects the C text that is compiled."""
 
     num_ctas: int = 1
     global_scratch_size: int = 0

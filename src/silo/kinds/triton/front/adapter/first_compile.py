@@ -88,8 +88,7 @@ class HostModule:
 
 
 class FirstCompile(Protocol):
-    """Methods that replace the two tasks which Triton repeats in every process: hashing its installation and building C
-    modules.
+    """Methods that replace two tasks which Triton repeats in each process: hashing its files and building C modules.
 
     Calling ``original`` does the task as Triton does.
     """

@@ -162,7 +162,7 @@ def descriptor_layout(form: int, block: tuple[int, ...], bits: int) -> RecordVal
     """The layout of a descriptor from the number in its guard word; None for the default layout of its block.
 
     Args:
-        form: the number: 0 without a layout; else 1 + 2 * position in ``_FORMS``, and 1 more if the layout is transposed.
+        form: 0 without a layout; else 1 + 2 * the position in ``_FORMS``, and 1 more if the layout is transposed.
         block: the extents of the block.
         bits: the bits of one element.
     """

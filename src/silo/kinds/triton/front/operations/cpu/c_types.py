@@ -182,7 +182,9 @@ class RefusedError(Exception):
 
 @dataclass(slots=True)
 class ScalarCall:
-    """A scalar operation, its operands as C expressions, and the runtime pieces that its expression calls.
+    """A scalar operation and its operands as C expressions.
+
+    ``pieces`` names the parts of the C runtime that the operation's C expression calls.
 
     f16, bf16 and the 8-bit types are computed in f32 and rounded once after every operation, which gives the correctly
     rounded result of + - * / and sqrt.
@@ -210,7 +212,7 @@ class ScalarCall:
         return "f64" if self.element == "f64" else "f32"
 
     def use(self, *pieces: str) -> None:
-        """Records that the expression calls these runtime pieces."""
+        """Records that the expression calls functions of these parts of the C runtime."""
         self.pieces.update(pieces)
 
     def attribute(self, name: str, default: int | None = None) -> int:

@@ -42,7 +42,7 @@ _REFUSED = {
 }
 
 
-# The functions that the math dialect also has, by their names in the math dialect.
+# The names of functions that both libdevice and the math dialect have, as the math dialect spells them.
 _SHARED = """exp exp2 expm1 log log2 log1p tanh erf sin cos round sqrt floor ceil trunc roundeven copysign tan asin acos
 atan sinh cosh asinh acosh atanh log10 cbrt erfc powf atan2 rsqrt"""
 

@@ -89,7 +89,7 @@ def _rendered(call: ScalarCall, truncation: str) -> str:
 
 
 def _used_bits(operation: Operation, truncation: str, width: int) -> int:
-    """The number of low bits that the kernel reads of each result: less than ``width`` if all uses truncate it."""
+    """The number of a result's low bits that the kernel uses: less than ``width`` if every use truncates the result."""
     uses = operation.results[0].uses if operation.results else []
     if not uses or any(use.name != truncation for use in uses):
         return width
