@@ -155,7 +155,10 @@ def guarded(signature: Signature) -> Signature:
 
 
 class ProgramKernel:
-    """One function of a Triton program. The function holds it, through the native object that serves its launches."""
+    """The state that Silo keeps for one function of a Triton program: its variants, refusals and source.
+
+    The function keeps this object alive through the native object that serves its launches.
+    """
 
     def __init__(self, function: Any) -> None:  # noqa: ANN401  # Triton's JITFunction
         self.name = str(getattr(function, "__qualname__", None) or function.fn.__qualname__)

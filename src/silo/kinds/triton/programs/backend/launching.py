@@ -89,12 +89,10 @@ def current_target() -> Any:  # noqa: ANN401
 def device_properties() -> dict[str, int]:
     """The device properties that Triton programs query.
 
-    Each thread of the pool counts as a multiprocessor with one lane.
-
-    Only the number of threads is a real limit, so a grid sized by occupancy has as many programs as the other limits
-    allow. Programs compute how many blocks fit into the device's registers, and each warp of a block counts as one
-    register here. So the number of registers is the most warps of a block: with fewer, such a block would not fit, and
-    the grid would be empty.
+    Each thread of the pool counts as a multiprocessor whose warps have one lane. Programs compute how many blocks fit
+    into shared memory and registers (the occupancy), and size their grids by this number. Shared memory is practically
+    unlimited here. A kernel reports one register, so each warp of a block needs one register. The number of registers
+    is the most warps of a block: with fewer, such a block would not fit, and the grid would be empty.
     """
     return {
         "max_shared_mem": _MANY,
@@ -343,7 +341,7 @@ def _flat(path: tuple[int, ...], name: str, kind: Any) -> Iterator[_Argument]:  
 
 
 def _slots(arguments: Sequence[_Argument], compiled: Sequence[LayoutSlot]) -> Iterator[LayoutSlot]:
-    """The object's parameters with the source's names and signs; a descriptor is split into its parts.
+    """The compiled object's parameters, with the source's names and signedness; a descriptor is split into its parts.
 
     The parts are its pointer, 64-bit shape and strides, the flags that this version of Triton has, and then shape and
     strides as the language passes them to the kernel.

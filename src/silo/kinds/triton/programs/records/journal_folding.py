@@ -165,7 +165,10 @@ def _complete(contents: BundleContents, gathered: _Gathered) -> BundleContents:
 def merged(
     contents: BundleContents, recorded: Mapping[str, Sequence[RecordedVariant]], winners: Iterable[ForeignWinner]
 ) -> BundleContents:
-    """The contents of a bundle with the recorded variants and decisions added, by fingerprint. A pure function."""
+    """The contents of a bundle, with recorded variants and decisions added to their kernels. A pure function.
+
+    ``recorded`` holds the variants by the fingerprint of their source.
+    """
     winners_by_kernel: dict[str, list[ForeignWinner]] = {}
     for winner in winners:
         winners_by_kernel.setdefault(winner.source, []).append(winner)
