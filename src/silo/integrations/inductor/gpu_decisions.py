@@ -174,7 +174,7 @@ class TunerDecisions:
             self._use_compiled(autotuner, config)
 
     def expected(self, autotuner: Any) -> Config | None:  # noqa: ANN401
-        """Returns the config that a kernel will have if it is certain without measuring; else None."""
+        """Returns the config that a kernel will have, if this is certain without measuring; else None."""
         candidates = _candidates(autotuner)
         config = self._decided_before(autotuner, candidates)
         alone = len(candidates) == 1 and not _may_add(autotuner)
@@ -200,8 +200,8 @@ class TunerDecisions:
             name = str(autotuner.fn.__name__)
             _notices.once(f"workers {name}", f"torch's workers compile every config of {name}: {_NO_ENTRY} {config}")
             return {}
-        # Compile workers that are threads of this process use this same object, which was made before the look-up table
-        # had the entry. So its configs are restricted here.
+        # Compile workers may be threads of this process. They use ``autotuner`` itself, which was made before the
+        # look-up table had the entry, so its configs are restricted here, too.
         if autotuner.configs:
             same = [candidate for candidate in autotuner.configs if config_of(candidate) == config]
             autotuner.configs = same[:1] or [made_config(self._heuristics, config)]
@@ -393,7 +393,7 @@ def decided_in_workers(
         config: torch's settings.
         entry: takes a function that loads the kernel, and returns the kernel's table entry; {} without a decision.
         load: makes torch's object of a kernel from its name and source.
-        leaves_out: whether no process compiles a kernel of this name and source.
+        leaves_out: returns True for the name and source of a kernel that need not be compiled.
         plain: torch's method.
     """
 

@@ -292,7 +292,8 @@ class _Switch:
 
     def _undo(self, seams: InductorHookPoints) -> None:
         count, backend, tag = _here.get()
-        # The count is per thread, as torch's settings are. It is 0 if this thread is not the one that enabled Silo.
+        # torch's settings and this count are per thread. In a thread that has not enabled Silo the count is 0, and its
+        # settings stay as they are.
         if count:
             _here.set((count - 1, backend, tag))
             if count == 1 and seams.config.cpu_backend == "triton":
