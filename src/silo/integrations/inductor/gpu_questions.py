@@ -129,8 +129,7 @@ class Decisions:
         candidates: Sequence[Config],
         reduced: Callable[[Config], Config] = lambda config: config,
     ) -> Config | None:
-        """Returns the config for a question without a decision, in a mode that does not measure; None if the mode
-        measures.
+        """Returns the config for a question without a decision, if the mode does not measure; None if it measures.
 
         ``reduced`` drops those values of a decided config that the configs in ``candidates`` lack, such as measured
         times, so that it can be found among them.
