@@ -103,7 +103,7 @@ class _Analysis:
         return tuple(_EFFECTS[self.effects.get(index, 0)] for index in range(len(arguments)))
 
     def solve(self) -> None:
-        """Finds the arguments from which every value may derive."""
+        """Finds, for each pointer of the module, the kernel's arguments from which it may derive."""
         arguments = self.module.entry.regions[0].blocks[0].arguments
         for index, argument in enumerate(arguments):
             if _points(argument):

@@ -370,7 +370,8 @@ class TritonSource:
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
         """The typed signature and the facts of one call, from :mod:`silo.kinds.triton.front.triton_specialize`.
 
-        A descriptor whose block shape the configs set has a fact instead of a constant.
+        If configs set a descriptor's block shape, the specialization leaves the shape out, and only marks the
+        descriptor by the fact ``CONFIG_BLOCK``.
         """
         signature, specialization = specialize(self.signature, self._with_layouts(arguments))
         shaped = {name for config in self.shape_hooks for name in self._shapes(config, specialization)}

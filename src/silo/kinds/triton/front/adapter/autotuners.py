@@ -133,7 +133,7 @@ def _replace() -> list[tuple[Any, str, Any, Any]]:
 
 
 class TunerWatch(Protocol):
-    """Methods that a tuner calls while it decides. The tuner gets what they return or raise."""
+    """Methods that a tuner calls while it decides. The tuner gets their results and their exceptions."""
 
     def prune(self, tuner: Any, original: Callable[[], Sequence[Any]]) -> Sequence[Any]:  # noqa: ANN401
         """The configs that remain after the author's pruning, which ``original()`` (Triton's own method) runs."""

@@ -122,12 +122,12 @@ RequestWatcher: TypeAlias = Callable[[CompileRequest], Callable[[], None] | None
 
 _asking = threading.local()
 _watchers: list[RequestWatcher] = []
-_unwatch: list[Callable[[], None]] = []  # while there are watchers: the function that ends the watching of compiles
+_unwatch: list[Callable[[], None]] = []  # the function that ends the watching of compiles; empty without watchers
 _watching = Mutex()
 
 
 def watch_requests(before: RequestWatcher) -> Callable[[], None]:
-    """Calls ``before`` before each compile by Triton; returns a function that ends these calls.
+    """Calls the function ``before`` at the start of each compile by Triton; returns a function that ends these calls.
 
     A function that ``before`` returns is called after the compile, unless the compile failed. :func:`requested_compile`
     may be called only while there is a watcher. If ``before`` raises an error, the launch raises it. All watchers of a
@@ -518,9 +518,9 @@ def _parsed(text: str, backend: Any) -> Any:  # noqa: ANN401
 
 
 def _printed() -> int:
-    """The position in the file that receives this process's standard error.
+    """The position in the file that receives this process's standard error; it changes if something is printed.
 
-    A worker's standard output goes there too.
+    A worker's standard output goes to the same file.
     """
     sys.stdout.flush()
     sys.stderr.flush()

@@ -141,7 +141,7 @@ def watch_compiles(before: CompileWatcher) -> Callable[[], None]:
 
 _handlers: list[Handler] = []
 _watchers: list[CompileWatcher] = []
-_own: list[Any] = []  # while there are handlers or watchers: the member ``compile`` that ``JITFunction`` had before
+_own: list[Any] = []  # the member ``compile`` that `_replace` replaced; empty without handlers and watchers
 _changing = Mutex()
 
 

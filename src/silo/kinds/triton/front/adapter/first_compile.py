@@ -22,7 +22,7 @@ from silo.settings import child_environment
 
 __all__ = ["FirstCompile", "HostModule", "KeyFiles", "hashed_files", "watch_first_compile"]
 
-# The folders whose modules Triton hashes, and below them two further files that it hashes.
+# The folders whose modules Triton hashes, and two further files that it hashes (``_HASHED_FILES``).
 _HASHED_FOLDERS = ("compiler", "backends", "language")
 _HASHED_FILES = ("runtime/cache.py", "_C/libtriton.{}")
 # the variables that a C compiler reads, or that name the compiler

@@ -20,8 +20,8 @@ from silo.kinds.triton.front.adapter.triton_toolchain import backend_for, gpu_ta
 
 __all__ = ["GpuStages", "compile_gpu"]
 
-# Matches the result types at the end of a line with one operation; a line that opens a region does not end its
-# operation.
+# Matches the result types at the end of a line that holds a whole operation. A line that opens a region ends in ``{``
+# and does not match, because the operation's location follows the region.
 _OPERATION_END = re.compile(r"(-> [^\n{]*)$", re.MULTILINE)
 _BLOCK_ARGUMENTS = re.compile(r"^( *\^\w+\()(%.*)(\):)", re.MULTILINE)
 

@@ -334,7 +334,7 @@ def watch() -> LaunchWatch:
 
 
 def _watch_hooks(runtime: Any, watched: list[tuple[Any, ...]], sizes: list[Any]) -> str:  # noqa: ANN401
-    """Adds the launch hooks to ``watched`` and ``sizes``; returns which hook a program has set, or ""."""
+    """Adds the launch hooks to ``watched`` and ``sizes``; returns a text that names a hook of the program, or ""."""
     hooked = ""
     for name in LAUNCH_HOOKS:
         hook = getattr(runtime, name, None)
@@ -352,7 +352,7 @@ def _inspected(knobs: Any) -> str:  # noqa: ANN401
 
 
 def launch_hooks() -> str:
-    """The program's hook that must see each launch, so that launches go through Triton's own launcher; or ""."""
+    """The reason why a hook of the program requires that Triton itself makes each launch; "" without such a hook."""
     knobs = module("triton.knobs")
     return _inspected(knobs) or _watch_hooks(knobs.runtime, [], [])
 
@@ -441,7 +441,7 @@ _USUAL = (
 
 
 def option_names_of() -> Sequence[str]:
-    """The keywords that Triton accepts at a call besides the parameters; those in decorators come first."""
+    """The keywords that Triton accepts at a call besides the parameters; usual ones (``num_warps``) come first."""
     driver = behind_lowering(module("triton.runtime.driver").driver.active)
     defaults = default_options(driver.get_current_target())
     return (*(name for name in _USUAL if name in defaults), *(name for name in defaults if name not in _USUAL))
@@ -558,9 +558,10 @@ def forget_served(function: Any) -> None:  # noqa: ANN401
 
 
 class _Caches(defaultdict[Any, Any]):
-    """Triton's caches by device.
+    """A function's caches of compiled kernels by device, in place of Triton's own dictionary.
 
-    Creating one takes milliseconds, so kernels that Silo launched are added only when a cache is read.
+    Creating a device's cache takes milliseconds, so the kernels that Silo launched are added only when a program reads
+    the cache.
     """
 
     def __init__(self, before: defaultdict[Any, Any]) -> None:
