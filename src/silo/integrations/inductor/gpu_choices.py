@@ -106,7 +106,7 @@ class ChoiceDecisions:
         return timings[0] if timings else plain()
 
     def _use(self, question: Question, config: Config, labels: Mapping[str, Any]) -> dict[Any, float]:
-        """Returns a decision's times, and keeps the decision for the process, so that each graph gets the same times."""
+        """Returns a decision's times, and keeps the decision in this object: each graph then gets the same times."""
         self._used[question.wanted.slot] = config
         keep_recorded(replace(question.wanted, config=config))
         return _choice_times(config, labels)

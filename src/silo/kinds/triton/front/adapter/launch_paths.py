@@ -1,4 +1,6 @@
-"""Triton's runtime as programs use it (3.4 to 3.9): launchers and hooks, the state that decides a launch, lazy kernels.
+"""Reads and replaces the parts of Triton's runtime (3.4 to 3.9) that launch a program's kernels or decide how.
+
+These are the launching methods, the launch hooks, the knobs and the driver, and each function's cache of kernels.
 
 Triton keeps the hooks of a chain in a list, ``HookChain.calls`` (3.4 to 3.9). Silo replaces it by a list that reports
 changes, so that its launches cost nothing extra while the chains are empty.
