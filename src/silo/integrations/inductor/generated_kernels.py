@@ -101,7 +101,7 @@ _PERIOD = re.compile(r"= (?:\()?xindex // (\d+)\b")
 def rows_are_neighbours(source: str) -> bool | None:
     r"""Returns True if a reduction reads adjacent rows, False if it reads along a row, None if that is unclear.
 
-    Adjacent are the rows if the next row is fewer elements away than the next element of the same row.
+    Rows are adjacent if the next row is fewer elements away than the next element of the same row.
 
     >>> text = "x0 = xindex\n r0_1 = (r0_index % 14)\n tl.load(in_ptr0 + ({}), xmask)"
     >>> addresses = ("x0 + 1024*r0_1", "r0_1 + 64*x0", "2*r0_1 + 784*x0", "r0_1")

@@ -131,7 +131,7 @@ class TunerDecisions:
         self._on = True
 
     def stop(self) -> None:
-        """Leaves all further decisions to torch, also for kernels that hold a plug-in of this object."""
+        """Leaves all further decisions to torch, also for kernels whose tuner already holds Silo's plug-in."""
         self._on = False
 
     def seen(self) -> list[Any]:
@@ -149,7 +149,7 @@ class TunerDecisions:
     # -- before a kernel is compiled, and before it is measured --------------------------------------------------------
 
     def before_compile(self, autotuner: Any) -> None:  # noqa: ANN401
-        """Restricts a kernel to its decided config: torch compiles only that, or keeps only its compiled result."""
+        """Restricts a kernel to its decided config: torch compiles only this config, or loads only its code."""
         if not self._on:
             return
         if autotuner.device_props.type == "cuda":
@@ -463,9 +463,9 @@ def _is_cached(autotuner: Any) -> bool:  # noqa: ANN401
 
 
 def _beside_torchs(name: str, own_config: Config, torch_config: Config | None) -> Config | None:
-    """Returns Silo's decision for a kernel whose config is in torch's cache, too; logs the choice.
+    """Returns Silo's decision for a kernel, or None if torch's config is used because Silo has no decision.
 
-    None means that torch's config is used.
+    For a kernel whose config is in torch's own cache; logs which config is used.
     """
     if torch_config is None:
         _notices.once(

@@ -255,7 +255,8 @@ class TritonSource:
                 block_shapes[config] = effects.shapes
                 shape_hooks[config] = tuned.pre_hook
         return cls(
-            # A kernel in a class has the class in its name; a function that contains it is not part of the name.
+            # The name of a kernel that is defined in a class includes the class; the name of an enclosing function is
+            # left out.
             name=kernel.function.fn.__qualname__.rpartition("<locals>.")[2],
             signature=_signature(kernel.parameters),
             function=kernel.function,

@@ -109,9 +109,9 @@ def _typed(parameter: Parameter, argument: ArgumentFacts) -> tuple[Parameter, li
 
 
 def _required(parameter: Parameter) -> Parameter:
-    """The parameter of an array argument without its default: code for an array cannot use a number instead.
+    """The parameter of an array argument without its default.
 
-    A default of None stays.
+    The default is a number, which code for an array could not take. A default of None stays.
     """
     return parameter if parameter.default is None else replace(parameter, default=NO_DEFAULT)
 

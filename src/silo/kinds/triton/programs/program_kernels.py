@@ -334,7 +334,7 @@ class ProgramKernel:
             raise RuntimeError(problem)
 
     def _changed(self, then: Mapping[tuple[str, int], tuple[object, dict[str, Any]]]) -> None:
-        """Raises if a global has changed; forgets all bindings if a function argument has other code."""
+        """Raises if a global has changed; forgets all bindings if a function passed as a constexpr has other code."""
         problem = adapter.changed_global(then)
         if problem:
             raise RuntimeError(problem)

@@ -206,7 +206,7 @@ def hook_points_are_loaded() -> bool:
 
 
 def launch_hook_points() -> LaunchHookPoints:
-    """The methods to replace. Raises ToolchainError if Triton cannot be imported."""
+    """Triton's classes and those methods that Silo replaces. Raises ToolchainError if Triton cannot be imported."""
     jit, autotuner, compiler = module(_JIT), module(_AUTOTUNER), module(_COMPILER)
     return LaunchHookPoints(
         jit.JITFunction,
@@ -490,7 +490,7 @@ def changed_global(read: Mapping[Any, tuple[Any, dict[str, Any]]]) -> str:
 
 
 def kept_later(make: Callable[[], Any]) -> Any:  # noqa: ANN401  # Triton's CompiledKernel
-    """A lazy ``CompiledKernel``: the first access to an attribute calls ``make()`` and takes over its state."""
+    """A lazy ``CompiledKernel``: at the first access to an attribute it takes over the state of ``make()``'s result."""
     kernel: Any = object.__new__(_later())
     cast("dict[str, Any]", vars(kernel)).update({_MAKE: make, _LOCK: Mutex()})
     return kernel

@@ -207,7 +207,7 @@ class Archive:
             self._refresh()
 
     def add(self, entry: Entry, blobs: Mapping[str, bytes]) -> bool:
-        """Records an entry durably, with its bytes by sha256; returns False if it is recorded already.
+        """Records an entry durably, with the bytes of its blobs by sha256; returns False if it is recorded already.
 
         Raises:
             BundleError: the entry cannot be written.

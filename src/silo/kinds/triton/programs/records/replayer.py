@@ -334,7 +334,7 @@ def _held(value: object) -> object:
 
 
 def _is_plain(kind: ValueKind, value: object) -> bool:
-    """Whether Triton and Silo's guard treat a value alike: a plain number, an array with ``data_ptr``, a constant."""
+    """Whether Silo's guard treats an argument as Triton does: plain numbers, arrays with ``data_ptr``, constants."""
     if kind in _NUMBERS:
         return type(value) is _NUMBERS[kind]
     if kind in _POINTERS:

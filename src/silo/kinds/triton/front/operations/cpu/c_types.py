@@ -56,7 +56,8 @@ C_TYPES: Mapping[str, str] = MappingProxyType(
 # The bits of each integer type.
 INTEGERS: Mapping[str, int] = MappingProxyType({"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "index": 64})
 HALVES = frozenset({"f16", "bf16"})
-# Floating-point types that are stored as bits and computed in f32, each with the runtime piece that converts it.
+# Floating-point types that are stored as bits and computed in f32, each with the part of the C runtime that converts
+# it.
 NARROW: Mapping[str, str] = MappingProxyType({"f16": "half", "bf16": "half", **{name: name for name in FP8}})
 FLOATS = frozenset({"f32", "f64", *NARROW})
 

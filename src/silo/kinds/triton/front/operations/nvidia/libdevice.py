@@ -130,7 +130,7 @@ def _both(stem: str, kinds: str, *pieces: str) -> tuple[Renderer, Renderer]:
     return single, _runtime(f"{stem}_f64", kinds.replace("F", "f64"), *pieces)
 
 
-# Names without "__nv_", and without the "f" at the end of the f32 form.
+# The renderers of libdevice functions for f32 and for f64, by name without "__nv_" and without the "f" of the f32 form.
 _FLOAT: dict[str, tuple[Renderer, Renderer]] = {
     **{name: (function(name), function(name)) for name in FUNCTIONS if name not in {"powf", "roundeven", "saturate"}},
     "pow": (function("powf"), function("powf")),

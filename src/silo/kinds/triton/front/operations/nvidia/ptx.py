@@ -123,7 +123,8 @@ class _Expression:
     def text(self) -> str:
         """The C expression.
 
-        If it needs constants, it is a GNU C statement expression: a block whose last statement is its value.
+        If it needs C constants for nodes that are read several times, it is a GNU C statement expression: a block whose
+        last statement is its value.
         """
         numbers = self._graph.below(self._result)
         reads = Counter(source for number in numbers for source in self._sources(number))
