@@ -91,7 +91,7 @@ class InductorHookPoints:
     heuristics: Any
     config: Any
     keys: Any
-    found: Mapping[HookPoint, tuple[Any, Any]]  # the object that holds the function, and the function
+    found: Mapping[HookPoint, tuple[Any, Any]]  # for each: the object that holds the function, the function
 
 
 def find_seams() -> InductorHookPoints | Rejected:

@@ -1,4 +1,4 @@
-"""Triton kernels as sources: reads their decorators into Silo's values."""
+"""Makes sources of Triton kernels: converts a kernel's decorators to Silo's signature, configs and hooks."""
 
 from __future__ import annotations
 

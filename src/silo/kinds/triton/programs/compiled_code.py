@@ -1,4 +1,4 @@
-"""Compiled code for launches of programs: read from Triton's results, or supplied by providers beforehand."""
+"""Compiled code for the launches of Triton programs: read from Triton's results, or supplied before Triton compiles."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ class ProgramKernel:
         self._served: list[Provided] = []
         self._source: TritonSource | None = None
         self._signature: Signature | None = None
-        # globals that code launched by Silo has read
+        # the globals that code launched by Silo has read, with their values at that time
         self._read: dict[tuple[str, int], tuple[object, dict[str, Any]]] = {}
         self._functions: dict[
             tuple[str, int], tuple[object, dict[str, Any]]

@@ -275,7 +275,7 @@ def kept_code(compiled: Any) -> KeptCode:  # noqa: ANN401  # Triton's CompiledKe
     stages = {
         str(ending): data if isinstance(data, bytes) else str(data).encode() for ending, data in compiled.asm.items()
     }
-    group: Mapping[str, object] = getattr(compiled, "metadata_group", None) or {}  # Triton 3.4 lacks it
+    group: Mapping[str, object] = getattr(compiled, "metadata_group", None) or {}  # Triton 3.4 lacks the attribute
     name = next((file.removesuffix(".json") for file in group if file.endswith(".json")), str(compiled.name)[:150])
     return KeptCode(cache_key_text(compiled.hash), name, metadata, stages, binary)
 

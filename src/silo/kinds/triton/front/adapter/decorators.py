@@ -214,7 +214,7 @@ def parameters_of(function: Any) -> tuple[JitParameter, ...]:  # noqa: ANN401
     excluded = cast("tuple[int | str, ...]", tuple(options.get("do_not_specialize") or ()))
     unaligned = cast("tuple[int | str, ...]", tuple(options.get("do_not_specialize_on_alignment") or ()))
     listed = None if is_interpreted(function) else getattr(function, "params", None)
-    if isinstance(listed, list):  # Triton has already read the function, which takes a while
+    if isinstance(listed, list):  # Triton has read the parameters; reading them again would take a while
         parameters, reads = function.signature.parameters.values(), cast("list[Any]", listed)
     else:
         parameters, make = inspect.signature(function.fn).parameters.values(), module("triton.runtime.jit").KernelParam

@@ -312,7 +312,7 @@ class _Argument:
     path: tuple[int, ...]
     parameter: Parameter
     abi: AbiType
-    rank: int = 0  # the rank of a tensor descriptor
+    rank: int = 0  # the rank of a tensor descriptor; 0 for other values
 
 
 def _arguments(src: Any) -> Iterator[_Argument]:  # noqa: ANN401

@@ -181,7 +181,7 @@ class ShortSearch:
     fulls: int = 0
     turns: int = 0
     _samples: list[float] = field(default_factory=list[float])
-    _least_ms: float = math.inf  # the lowest median so far
+    _least_ms: float = math.inf  # the lowest median so far, in milliseconds
     _ended: float = -math.inf
 
     def times(self, order: Iterable[int], measured: Callable[[int, Any], None] | None = None) -> list[Any]:
