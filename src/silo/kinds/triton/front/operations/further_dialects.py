@@ -66,8 +66,8 @@ FENCE: Final = _silo_record("silo.fence", OperationRole.ELEMENTWISE, SideEffect.
 # An operation that returns the nanoseconds since a fixed moment as i64 (`analysis.ssa_rewriting` uses it for polls).
 CLOCK: Final = _silo_record("silo.nanoseconds", OperationRole.LEAF)
 
-# Several threads may share a program whose work consists of rows of tiles (`analysis.row_parts`): each runs some of the
-# rows. These operations return, as i32, the first row of the running thread's part and its number of rows.
+# Several threads may share one program of a matrix product: each computes some of the rows (`analysis.row_parts`).
+# These operations return, as i32, the first row that the running thread computes, and the number of its rows.
 PART_FIRST: Final = _silo_record("silo.part_first", OperationRole.LEAF)
 PART_ROWS: Final = _silo_record("silo.part_rows", OperationRole.LEAF)
 

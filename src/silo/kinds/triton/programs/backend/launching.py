@@ -327,7 +327,7 @@ def _flat(path: tuple[int, ...], name: str, kind: Any) -> Iterator[_Argument]:  
         for index, inner in enumerate(cast("tuple[Any, ...]", kind)):
             yield from _flat((*path, index), f"{name}.{index}", inner)
     elif kind.startswith("*"):
-        # The parameter accepts arrays of any dtype: Triton has checked the dtype already, and a reinterpreted tensor or
+        # The parameter accepts arrays of any dtype: Triton has read the dtype already, and a reinterpreted tensor or
         # a class of the program may have another dtype or none.
         yield _Argument(path, Parameter(name, ParameterKind.POINTER), AbiType.POINTER)
     elif kind.startswith("tensordesc"):  # tensordesc<fp16[64, 32]>
