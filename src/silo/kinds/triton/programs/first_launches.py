@@ -1,4 +1,4 @@
-"""Checks the first launch of a kernel on a GPU for each guard code, which Triton makes itself.
+"""Checks the launches on a GPU that Triton makes itself: the first launch of a kernel for each guard code.
 
 Silo's launch hooks do not see these launches, so the check is called here, before Triton launches.
 """

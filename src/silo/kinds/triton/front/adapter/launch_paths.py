@@ -419,9 +419,9 @@ def launch_state(function: Any) -> tuple[list[Any], dict[Any, Any], dict[Any, An
 def forget_key_texts(function: Any) -> None:  # noqa: ANN401
     """Makes Triton compute the text of each key again.
 
-    Triton finds the text of a key, under which it stores code, by a tuple. In tuples 1, True and 1.0 are equal although
-    their texts and their code differ, so a remembered text could lead to wrong code. Triton 3.4 does not have this
-    table.
+    Triton stores code under the text of a key, and remembers this text by the tuple of the key's values. In tuples 1,
+    True and 1.0 are equal although their texts and their code differ, so a remembered text could lead to the code of
+    another value. Triton 3.4 does not remember texts.
     """
     driver = behind_lowering(module("triton.runtime.driver").driver.active)
     device_cache = dict[Any, Any].get(caches_of(function), driver.get_current_device())

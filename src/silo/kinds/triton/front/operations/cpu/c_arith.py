@@ -375,7 +375,7 @@ def own_f64(name: str, piece: str, *, arity: int = 1) -> MathFunction:
 def builtin(name: str, *, stem: str = "", arity: int = 1) -> MathFunction:
     """Returns a function that is the C compiler's ``__builtin_<stem>f`` in f32 and ``__builtin_<stem>`` in f64.
 
-    Both compile to an instruction. ``stem`` is ``name`` if not given.
+    The C compiler turns each into an instruction. ``stem`` is ``name`` if not given.
     """
     stem = stem or name
     return MathFunction(name, f"__builtin_{stem}f", f"__builtin_{stem}", "", "", arity)
