@@ -286,7 +286,8 @@ class Placement:
         return self.mark(result, HOST, again=False)
 
     def _replace_factory(self, name: str, function: _Function) -> None:
-        # torch.jit finds a function's operator by the function's identity
+        # torch.jit finds a function's operator by the function's identity, so the replacement is registered for the
+        # same operator
         scripts: Any = import_module("torch.jit._builtins")
         operator = scripts._find_builtin(getattr(self._torch, name))  # noqa: SLF001
         if operator is not None:

@@ -169,7 +169,8 @@ def replace_devices(torch: Any, device: PretendedDevice) -> None:  # noqa: ANN40
         put((accelerator,), name, of_device(None))
     put((accelerator,), "current_accelerator", accelerator_now)
     cuda.device = cuda.device_of = cuda._DeviceGuard = accelerator.device_index = _DeviceBlock  # noqa: SLF001
-    torch.cpu.device = _DeviceBlock  # torch.get_device_module(x.device) is torch.cpu, as x.device is "cpu" here
+    # for ``torch.get_device_module(x.device).device``: the module is torch.cpu, because ``x.device`` is "cpu" here
+    torch.cpu.device = _DeviceBlock
 
     def device_index(device: Any = None, optional: bool = False, allow_cpu: bool = False) -> int:  # noqa: ANN401, ARG001, FBT001, FBT002
         return index_of(device)

@@ -210,7 +210,7 @@ def _store(fields: _Fields) -> StoreDescription:
 
 
 def host_lines(plan: MatmulDescription, names: Sequence[str], shapes: Mapping[int, tuple[int, ...]]) -> tuple[str, ...]:
-    """Returns the lines of a host function that compute the values of a plan.
+    """Returns the lines of a host function that make the TMA atoms and tensors of a matmul.
 
     The variables have the names of the kernel parameters. ``names`` are the names of the host function's arguments;
     ``shapes`` maps an array's position to its shape.
@@ -298,7 +298,7 @@ class HostParameter:
 
 
 def host_text(kernel: str, parameters: Sequence[HostParameter], marks: LaunchMarks, grid: Axes, block: Axes) -> str:
-    """Returns the text of a ``@cute.jit`` function that makes the plans' TMA atoms and launches ``kernel``.
+    """Returns the text of a ``@cute.jit`` function that makes the TMA atoms of ``marks.plans`` and launches ``kernel``.
 
     Raises:
         UnsupportedError: a plan that Silo does not serve.

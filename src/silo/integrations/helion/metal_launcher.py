@@ -22,7 +22,7 @@ _WITHOUT_EFFECT = ("num_warps", "num_stages")
 
 @frozen
 class _Made:
-    kernel: object  # referenced, so that its id is not reused
+    kernel: object  # Helion's kernel; kept alive, because the cache finds it by its id
     made: Any
 
 

@@ -26,7 +26,7 @@ _WORKLIST = "_compact_build_worklist"
 
 @frozen
 class _Made:
-    kernel: object  # referenced, so that its id is not reused
+    kernel: object  # Helion's kernel; kept alive, because the cache finds it by its id
     made: Any
 
 
@@ -182,7 +182,7 @@ def _dim(size: Any) -> int | tuple[int, int, int] | None:  # noqa: ANN401
 
 def _scratch(description: tuple[Any, ...]) -> Scratch:
     shape, element, *kind = description
-    name = str(element).rpartition(".")[2].rstrip("_")  # for names such as jnp.float32 or jnp.bool_
+    name = str(element).rpartition(".")[2].rstrip("_")  # "float32" of jnp.float32, "bool" of jnp.bool_
     chosen = kind[0] if kind else "vmem"
     return (
         Scratch(chosen, tuple(int(size) for size in shape)) if element is None else Scratch(chosen, tuple(shape), name)

@@ -101,7 +101,7 @@ _PERIOD = re.compile(r"= (?:\()?xindex // (\d+)\b")
 def rows_are_neighbours(source: str) -> bool | None:
     r"""Returns True if a reduction reads adjacent rows, False if it reads along a row, None if that is unclear.
 
-    Adjacent are the rows if the next row is fewer elements away than the next element of the same row.
+    Rows are adjacent if the next row is fewer elements away than the next element of the same row.
 
     >>> text = "x0 = xindex\n r0_1 = (r0_index % 14)\n tl.load(in_ptr0 + ({}), xmask)"
     >>> addresses = ("x0 + 1024*r0_1", "r0_1 + 64*x0", "2*r0_1 + 784*x0", "r0_1")
@@ -125,7 +125,8 @@ def _stride(term: str) -> tuple[str, int]:
     return name, int(factor) if factor.isdigit() else 1
 
 
-# An access of a pointwise kernel, and the names of the index along each of its dimensions.
+# Patterns for the text of a pointwise kernel: an access with its address, the line that defines the index along a
+# dimension, and an innermost pair of parentheses.
 _ACCESS = re.compile(r"tl\.(?:load|store)\(\w+ \+ \((.*?)\), ")
 _DIMENSION_INDEX = re.compile(r"^\s*(\w+) = \(?([xyz])index(?: % \d+\))?$", re.MULTILINE)
 _INSIDE = re.compile(r"\([^()]*\)")
@@ -161,7 +162,7 @@ _PIECE, _WELFORD_PIECE = 1024, 128
 # short axis is a whole cache line long, so reads and writes use whole lines.
 _TILE = 4096
 _LINE = 16
-# Adjacent rows that an outer reduction sums in one step.
+# Adjacent rows that a reduction sums in one step if neighbouring addresses belong to different rows (``is_outer``).
 _ROWS = 1024
 # Elements of a program that reduces short rows: enough that they cost more than starting the program.
 _SHORT = 32768
@@ -338,8 +339,8 @@ def own_promises(plain: Callable[..., dict[str, Any]]) -> Callable[..., dict[str
 
     ``cpu_launch_atomics``: a generated kernel's atomics go to its own results, which no other launch accesses before
     the call ends. ``cpu_elements_apart``: elements may be computed in any order and blocks may have any length.
-    Inductor's C++ code for the CPU relies on the same. A kernel that a user wrote may need stronger guarantees, so it
-    gets neither option.
+    Inductor's C++ code for the CPU relies on both facts, too. A kernel that a user wrote may need stronger guarantees,
+    so it gets neither option.
     """
 
     @wraps(plain)

@@ -106,7 +106,7 @@ class ChoiceDecisions:
         return timings[0] if timings else plain()
 
     def _use(self, question: Question, config: Config, labels: Mapping[str, Any]) -> dict[Any, float]:
-        """Returns the times in a decision and keeps it for this process, so each graph gets the same times."""
+        """Returns a decision's times, and keeps the decision in this object: each graph then gets the same times."""
         self._used[question.wanted.slot] = config
         keep_recorded(replace(question.wanted, config=config))
         return _choice_times(config, labels)
@@ -120,7 +120,8 @@ class ChoiceDecisions:
     def part_time(self, measure: Callable[[], tuple[float, str]]) -> tuple[float, str]:
         """Returns ``measure()``, which times unfused code, and marks this thread while ``measure`` runs.
 
-        torch compares that time with the time of the fused code.
+        torch fuses if this time is longer than the time of the fused code. If nothing may be measured,
+        :meth:`fused_time` returns 0 in a marked thread, so that torch does not fuse.
         """
         self._parts.depth = getattr(self._parts, "depth", 0) + 1
         try:
@@ -242,7 +243,7 @@ def _short(label: str) -> str:
 
 
 def _only_choice(config: Config) -> Config:
-    """Returns a decision's config without the times."""
+    """Returns a config with only the name of the chosen kernel, without the times that a decision's config has."""
     return Config.of(choice=config.as_dict().get("choice", ""))
 
 

@@ -131,7 +131,7 @@ class TunerDecisions:
         self._on = True
 
     def stop(self) -> None:
-        """Leaves all further decisions to torch, also for kernels that hold a plug-in of this object."""
+        """Leaves all further decisions to torch, also for kernels whose tuner already holds Silo's plug-in."""
         self._on = False
 
     def seen(self) -> list[Any]:
@@ -149,7 +149,7 @@ class TunerDecisions:
     # -- before a kernel is compiled, and before it is measured --------------------------------------------------------
 
     def before_compile(self, autotuner: Any) -> None:  # noqa: ANN401
-        """Restricts a kernel to its decided config: torch compiles only that, or keeps only its compiled result."""
+        """Restricts a kernel to its decided config: torch compiles only this config, or loads only its code."""
         if not self._on:
             return
         if autotuner.device_props.type == "cuda":
@@ -174,7 +174,7 @@ class TunerDecisions:
             self._use_compiled(autotuner, config)
 
     def expected(self, autotuner: Any) -> Config | None:  # noqa: ANN401
-        """Returns the config that a kernel will have if it is certain without measuring; else None."""
+        """Returns the config that a kernel will have, if this is certain without measuring; else None."""
         candidates = _candidates(autotuner)
         config = self._decided_before(autotuner, candidates)
         alone = len(candidates) == 1 and not _may_add(autotuner)
@@ -200,8 +200,8 @@ class TunerDecisions:
             name = str(autotuner.fn.__name__)
             _notices.once(f"workers {name}", f"torch's workers compile every config of {name}: {_NO_ENTRY} {config}")
             return {}
-        # Compile workers that are threads of this process use this same object, which was made before the look-up table
-        # had the entry. So its configs are restricted here.
+        # Compile workers may be threads of this process. They use ``autotuner`` itself, which was made before the
+        # look-up table had the entry, so its configs are restricted here, too.
         if autotuner.configs:
             same = [candidate for candidate in autotuner.configs if config_of(candidate) == config]
             autotuner.configs = same[:1] or [made_config(self._heuristics, config)]
@@ -393,7 +393,7 @@ def decided_in_workers(
         config: torch's settings.
         entry: takes a function that loads the kernel, and returns the kernel's table entry; {} without a decision.
         load: makes torch's object of a kernel from its name and source.
-        leaves_out: whether no process compiles a kernel of this name and source.
+        leaves_out: returns True for the name and source of a kernel that need not be compiled.
         plain: torch's method.
     """
 
@@ -463,9 +463,9 @@ def _is_cached(autotuner: Any) -> bool:  # noqa: ANN401
 
 
 def _beside_torchs(name: str, own_config: Config, torch_config: Config | None) -> Config | None:
-    """Returns Silo's decision for a kernel whose config is in torch's cache, too; logs the choice.
+    """Returns Silo's decision for a kernel, or None if torch's config is used because Silo has no decision.
 
-    None means that torch's config is used.
+    For a kernel whose config is in torch's own cache; logs which config is used.
     """
     if torch_config is None:
         _notices.once(

@@ -460,7 +460,7 @@ class _GpuSwitch:
             )
 
     def more(self, names: tuple[str, ...], load: Callable[[str], ModuleType | None]) -> None:
-        """Turns the parts of the integration that have these names on.
+        """Turns on the parts of the integration that ``names`` lists.
 
         ``load`` returns a module of Inductor, or None if the part has to wait until torch imports it.
         """

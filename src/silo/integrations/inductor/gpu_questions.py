@@ -1,4 +1,4 @@
-"""Questions about Inductor's GPU kernels and their answers, the decisions: how they are looked up and kept.
+"""Looks up and stores decisions about Inductor's GPU kernels. A question is the subject of one decision.
 
 A question does not depend on the number of a kernel in its graph, on the index of a device, or on the release of torch.
 torch itself measures; Silo calls its measurement only if no decision exists, and keeps all times.
@@ -129,12 +129,13 @@ class Decisions:
         candidates: Sequence[Config],
         reduced: Callable[[Config], Config] = lambda config: config,
     ) -> Config | None:
-        """Returns the config that a mode without measurements uses if nothing was decided; None if the mode measures.
+        """Returns the config for a question without a decision, if the mode does not measure; None if it measures.
 
-        ``reduced`` returns the part of a decided config that ``candidates`` have.
+        ``reduced`` drops those values of a decided config that the configs in ``candidates`` lack, such as measured
+        times, so that it can be found among them.
 
         Raises:
-            FrozenError: ``SILO_TUNE=frozen``.
+            FrozenError: ``SILO_TUNE=frozen``, and no decision for other sizes or devices can be used either.
         """
         mode = "frozen" if is_frozen() else settings().tune
         foreign = question.wanted
@@ -233,7 +234,7 @@ class Decisions:
 
 
 def _for_device(winner: ForeignWinner, wanted: ForeignWinner) -> ForeignWinner:
-    """Returns ``winner`` as a prediction for the device of ``wanted``."""
+    """Returns ``winner`` with the device of ``wanted`` in its key, to serve as a prediction for that device."""
     return replace(winner, key=(*winner.key[:-1], wanted.key[-1]))
 
 

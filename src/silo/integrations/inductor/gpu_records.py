@@ -227,9 +227,9 @@ class KernelRecords:
             self._compiled.setdefault(autotuner, {})[config_of(result.config)] = result
 
     def launched(self, autotuner: Any) -> Config | None:  # noqa: ANN401
-        """Records a kernel's code at its first call, which is made after a launch or once the config is final.
+        """Records a kernel's code, the first time that this method is called for the kernel.
 
-        Returns the config if this call is the first for the kernel, else None.
+        It is called after a launch, or once the config is final. Returns the config at the first call, else None.
         """
         records = present_records()
         if not self._on or not isinstance(records, Capture) or autotuner in self._recorded_kernels:

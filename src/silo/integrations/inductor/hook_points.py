@@ -39,7 +39,7 @@ def fits(wanted: Sequence[str], function: Any) -> bool:  # noqa: ANN401
     (True, False)
     """
     try:
-        plain = getattr(function, "__func__", function)  # a class method's own function
+        plain = getattr(function, "__func__", function)  # the function inside of a class method
         return tuple(inspect.signature(plain).parameters)[: len(wanted)] == tuple(wanted)
     except (TypeError, ValueError):
         return False

@@ -91,7 +91,7 @@ class InductorHookPoints:
     heuristics: Any
     config: Any
     keys: Any
-    found: Mapping[HookPoint, tuple[Any, Any]]  # the object that holds the function, and the function
+    found: Mapping[HookPoint, tuple[Any, Any]]  # for each: the object that holds the function, the function
 
 
 def find_seams() -> InductorHookPoints | Rejected:
@@ -292,7 +292,8 @@ class _Switch:
 
     def _undo(self, seams: InductorHookPoints) -> None:
         count, backend, tag = _here.get()
-        # The count is per thread, as torch's settings are. It is 0 if this thread is not the one that enabled Silo.
+        # torch's settings and this count are per thread. In a thread that has not enabled Silo the count is 0, and its
+        # settings stay as they are.
         if count:
             _here.set((count - 1, backend, tag))
             if count == 1 and seams.config.cpu_backend == "triton":

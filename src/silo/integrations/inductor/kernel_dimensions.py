@@ -1,7 +1,7 @@
-"""Dimensions of Inductor's pointwise kernels for the CPU: kept apart, as in the loops of its C++ code.
+"""Keeps the dimensions of Inductor's pointwise kernels for the CPU apart, as in the loops of Inductor's C++ code.
 
 Inductor's Triton code for GPUs joins dimensions, and then computes the index along each from the joint index by
-divisions. On a CPU these are expensive, and they hide which elements of an array are adjacent in memory.
+divisions. On a CPU these divisions are expensive, and they hide which elements of an array are adjacent in memory.
 """
 
 from __future__ import annotations

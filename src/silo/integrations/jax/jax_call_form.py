@@ -236,8 +236,8 @@ def named(
 class CalledCode:
     """The code that serves a call.
 
-    For code of a bundle, ``packed`` is the bundle's description of the calls that the code serves, and ``code`` has its
-    bytes. ``packed`` and ``code`` are None for code in this user's store.
+    For code of a bundle, ``packed`` is the way in which the bundle's kernel is called: a digest of its signature and
+    grid, and the variant's config. ``code`` has the code's bytes. Both are None for code in this user's store.
     """
 
     artifact: Artifact

@@ -114,8 +114,9 @@ class RecordedArray(PersistedRow):
 class CallRecord:
     """A call as data. ``parameters`` has kind, DLPack code, bits and value of each parameter of the kernel.
 
-    ``packed`` is set for code of a bundle: the bundle's description of the calls that the code serves. Native code of a
-    bundle also needs consent for this description. For code that was compiled here, ``packed`` is None.
+    ``packed`` is set for code of a bundle: a digest of the kernel's signature and grid in the bundle, and the variant's
+    config. Consent to native code of a bundle must cover this value, too. For code that was compiled here, ``packed``
+    is None.
     """
 
     artifact: Artifact
@@ -127,7 +128,7 @@ class CallRecord:
 
     @property
     def calls(self) -> JSON:
-        """The description of the call without the artifact. Consent to native code covers this description, too."""
+        """The call without the artifact, as JSON. Consent to native code covers this JSON, too."""
         return {
             "schema": _SCHEMA,
             "parameters": [

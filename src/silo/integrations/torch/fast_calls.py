@@ -23,9 +23,9 @@ _CLASSES: dict[OperatorKind, tuple[type, ...]] = {
 class QuietCalls:
     """Decides which calls may go straight to a launcher. A call is quiet if torch only has to run it.
 
-    The accepted classes of arguments are learnt from calls that torch accepted. The native module checks torch's state
-    with one C function of torch for each condition (no trace, mode, transform or gradient is active). If this torch
-    lacks one of these functions, every call goes to the dispatcher.
+    A call is also required to have argument classes that torch accepted in an earlier call (:meth:`learn`). The native
+    module checks torch's state with one C function of torch for each condition (no trace, mode, transform or gradient
+    is active). If this torch lacks one of these functions, every call goes to the dispatcher.
     """
 
     def __init__(self, torch: Any, arguments: Sequence[OpArgument]) -> None:  # noqa: ANN401  # the module
@@ -116,7 +116,10 @@ class QuietCalls:
         return transformed is not None and transformed.key() != self._functionalize
 
     def learn(self, args: tuple[Any, ...]) -> None:
-        """Learns the argument classes of a call that torch accepted, if the call passed all arguments unconverted."""
+        """Makes later calls with the argument classes of ``args`` fast, after a call with ``args`` that torch accepted.
+
+        Nothing is learnt if the call omitted an argument, or if torch had to convert one.
+        """
         is_complete = len(args) == self._count  # a call that omits arguments cannot be launched directly
         if is_complete and all(type(argument) in plain for argument, plain in zip(args, self._plain, strict=True)):
             for native_call in self._natives:

@@ -50,7 +50,7 @@ def _schemas(module: Any) -> Iterator[str]:  # noqa: ANN401  # a GraphModule or 
     """Yields the schemas of the operators in a graph, except torch's own."""
     for part in () if module is None else module.modules():
         for node in getattr(getattr(part, "graph", None), "nodes", ()):
-            for value in (node.target, *node.args):  # args too: auto_functionalized takes its operator as an argument
+            for value in (node.target, *node.args):  # auto_functionalized takes its operator as an argument
                 yield from _schemas_of(value)
 
 

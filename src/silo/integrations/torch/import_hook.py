@@ -127,7 +127,7 @@ class _Finder(MetaPathFinder):
         del path, target
         if fullname not in self._waiting:
             return None
-        self._waiting.discard(fullname)  # so that the find_spec() below does not come back to this finder
+        self._waiting.discard(fullname)  # the find_spec() below must not ask this finder again
         if not self._waiting:
             sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
         spec = find_spec(fullname)

@@ -29,7 +29,8 @@ def serve(kernel: Any, arguments: tuple[object, ...], options: Mapping[str, obje
     if not isinstance(kernel, Kernel) or not any(_stands_for_another(torch, argument) for argument in arguments):
         return False
     if kernel.extents is not None or _mixed(torch, arguments):
-        return False  # operators take no such arguments; the launcher's own error names the tensor without memory
+        # operators take no such arguments; the launcher then raises an error that names the tensor without memory
+        return False
     native = torch._C._functorch  # noqa: SLF001  # torch.func has no public function for it
     wrapped = [
         argument
@@ -37,7 +38,7 @@ def serve(kernel: Any, arguments: tuple[object, ...], options: Mapping[str, obje
         if isinstance(argument, torch.Tensor) and native.is_functorch_wrapped_tensor(argument)
     ]
     if any(tracks_gradient(torch, tensor) or torch._is_functional_tensor(tensor) for tensor in wrapped):  # noqa: SLF001  # as above
-        return False  # the launcher's own error names the remedy
+        return False  # the launcher then raises an error that names the remedy
     refuse_zeroing(kernel, "an operator of torch")
     names = kernel.source.signature.names
     passed = {name: value for name, value in zip(names, arguments, strict=True) if value is not ABSENT}
@@ -47,7 +48,7 @@ def serve(kernel: Any, arguments: tuple[object, ...], options: Mapping[str, obje
         _serve_with_grid(torch, kernel, passed, options, grid)
         return True
     if kernel.grid is None:
-        return False  # the launcher's own error names the missing grid
+        return False  # the launcher then raises an error that names the missing grid
     if options:
         raise ArgumentError(
             f"{kernel.name} is called with {', '.join(options)} while torch traces, and operators take no options: set "

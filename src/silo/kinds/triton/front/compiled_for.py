@@ -130,7 +130,7 @@ def options_config(given_options: Mapping[str, Any], target: Any, kernel: str) -
 
 
 def target_of(call: CompileCall) -> Target:
-    """The target of the code; for targets from sm_90 on, Triton compiles the ``a`` form."""
+    """The target of the code; from sm_90 on the arch-specific form (``sm_90a``), for which Triton compiles."""
     return target_from(call.target)
 
 

@@ -67,7 +67,7 @@ class TtirFacts(CodeFacts):
 def shows_its_memory(module: Module) -> Decision:
     """Whether all memory that a kernel (with the functions it calls) accesses belongs to its arguments.
 
-    The answer is no for grouped products: they read the addresses of matrices from an array of integers or pointers.
+    The answer is no for a kernel that loads addresses, or makes them of integers, as grouped matrix products do.
     """
     from silo.kinds.triton.front.operations import tt  # noqa: PLC0415  # asked of code that was just lowered
 

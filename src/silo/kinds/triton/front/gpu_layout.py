@@ -44,8 +44,8 @@ _TRAILING = (LayoutSlot("", AbiType.SCRATCH), LayoutSlot("", AbiType.PROFILE))
 # Flags among the parameters of a descriptor that was split up: Triton 3.6 has only ``nan``, later versions have both.
 _FLAGS = ("nan", "tf32")
 
-# Element types that have one number on the device and another in CUtensorMapDataType: bfloat16, float32 (flush),
-# float64.
+# The number in CUtensorMapDataType of element types whose number in PTX differs: f32 with denormals flushed (PTX: 8),
+# f64 (9) and bf16 (10). All other types have the same number in both.
 _HOST_ELEMENT_TYPES = {8: 10, 9: 8, 10: 9}
 
 
@@ -187,11 +187,12 @@ def launch_info(
 ) -> LaunchInfo:
     """Launch info from Triton's metadata and the binary.
 
-    Scratch memory is per program instance, which is all blocks of a cluster if there are clusters. The grid of a launch
-    counts clusters: its first axis has to be multiplied by the cluster's first dimension.
+    Triton gives scratch sizes for one block; a program is all blocks of a cluster, so its sizes are multiplied by
+    ``num_ctas``. The grid of a launch counts clusters: its first axis times the cluster's first dimension is the number
+    of blocks.
     """
     ctas = int(metadata.get("num_ctas", 1))
-    # with warp specialization Triton writes the total of all partitions' warps back to this member
+    # with warp specialization, Triton has replaced this member by the total of all partitions' warps
     warps = int(metadata["num_warps"])
     return LaunchInfo(
         entry=kernel.entry,

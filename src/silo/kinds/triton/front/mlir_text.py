@@ -219,9 +219,8 @@ class Locations:
 class FloatFormat:
     """An IEEE-like binary format.
 
-    ``finite`` formats use the top exponent for numbers; ``nuz`` formats have no negative zero.
-
-    ``nuz`` formats have one NaN, with the bits that would be negative zero. E8M0 has neither sign nor zero.
+    In ``finite`` formats the top exponent encodes numbers, not infinities. ``nuz`` formats have no negative zero; its
+    bits encode their only NaN. E8M0 has neither sign nor zero.
     """
 
     bits: int

@@ -50,9 +50,9 @@ class Dense:
         return self.values[0] if len(self.values) == 1 else None
 
 
-# Integers, bools and strings are themselves; floats are Python floats (bit-exact from MLIR's hex form), arrays are
-# tuples, and dictionaries are read-only mappings. Symbol references (``@f``), types, dialect attributes and all other
-# attributes are kept as text.
+# The value of an attribute. Integers, bools and strings are Python's; floats are Python floats (bit-exact from MLIR's
+# hex form), arrays are tuples, and dictionaries are read-only mappings. Symbol references (``@f``), types, dialect
+# attributes and all other attributes are kept as text.
 Attribute: TypeAlias = "int | float | bool | str | Dense | tuple[Attribute, ...] | Mapping[str, Attribute]"
 
 

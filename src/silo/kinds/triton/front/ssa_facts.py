@@ -103,7 +103,7 @@ class _Analysis:
         return tuple(_EFFECTS[self.effects.get(index, 0)] for index in range(len(arguments)))
 
     def solve(self) -> None:
-        """Finds the arguments from which every value may derive."""
+        """Finds, for each pointer of the module, the kernel's arguments from which it may derive."""
         arguments = self.module.entry.regions[0].blocks[0].arguments
         for index, argument in enumerate(arguments):
             if _points(argument):
@@ -191,7 +191,7 @@ def traits_of(module: Module, names: Sequence[str]) -> Traits:
 
 
 def _along(operations: list[Operation]) -> Iterator[tuple[Value, frozenset[int]]]:
-    """Yields each tensor of integers with the lengths of the ranges from which it is computed."""
+    """Yields each tensor of integers that is computed from ranges (``tl.arange``), with the lengths of these ranges."""
     memo: dict[Value, frozenset[int]] = {}
     for operation in operations:
         if operation.name == tt.MAKE_RANGE:
@@ -230,7 +230,10 @@ def _placed(operations: list[Operation]) -> Iterator[int]:
 
 
 def _steps(loop: Operation, arguments: Mapping[Value, int]) -> Iterator[tuple[int, int | None]]:
-    """The step of a counted loop, and the argument that bounds it: for ``range(0, n, B)`` and ``range(cdiv(n, B))``."""
+    """Yields the step of a counted loop, and the position of the argument that bounds the loop (None if it has none).
+
+    ``range(0, n, B)`` and ``range(cdiv(n, B))`` both give the step ``B`` and the argument ``n``.
+    """
     if loop.name != flow.FOR:
         return
     _, upper, step = loop.operands[:3]
@@ -283,7 +286,7 @@ _NO_MATTER = frozenset(("cache", "evict", "isVolatile", "operandSegmentSizes", "
 class _Known:
     """The digest of a value.
 
-    ``data`` is true if the value depends on memory or floating-point arguments, not only on positions.
+    ``data`` is false for a value that is computed only from program ids, ranges, and integer arguments and constants.
     """
 
     text: str
@@ -391,7 +394,8 @@ class LoadedAddresses:
 def loaded_addresses(module: Module) -> LoadedAddresses:
     """Traces every loaded value through the operations, branches and loops of a module.
 
-    If it is unknown whether an argument's contents matter, the result lists the argument.
+    If the trace cannot exclude that an argument's contents affect an access or a stored value, the result lists the
+    argument.
     """
     operations = tuple(module.walk())
     roots = pointer_roots(module)

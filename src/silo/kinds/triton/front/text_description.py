@@ -19,10 +19,10 @@ _HIDDEN = (AbiType.SCRATCH, AbiType.PROFILE)
 
 
 def plain_launch(launch: LaunchInfo) -> LaunchInfo:
-    """The launch info of a text without compiled code: its entry, and the parameters that a call passes.
+    """Reduces launch info to facts that hold without compiled code: the entry and the parameters that a call passes.
 
     Raises:
-        UnsupportedError: a parameter is a tensor descriptor, of which the flight recorder keeps only the base address.
+        UnsupportedError: a parameter is a tensor descriptor: the flight recorder keeps only its base address.
     """
     slots = tuple(slot for slot in launch.layout if slot.type not in _HIDDEN)
     if any(slot.part or slot.type is AbiType.TENSORMAP for slot in slots):

@@ -1,4 +1,4 @@
-"""Triton kernels as sources: reads their decorators into Silo's values."""
+"""Makes sources of Triton kernels: converts a kernel's decorators to Silo's signature, configs and hooks."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ for _name in f"{_ASKED} {_COMPUTED} {' '.join('r' + word for word in _COMPUTED.s
 
 
 class _Arguments(Mapping[str, Any]):
-    """The hook's arguments: known values as they are, and a tracer for every other argument."""
+    """The mapping that is passed to a hook: known arguments as they are, and a tracer for every other argument."""
 
     def __init__(self, values: Mapping[str, object], tracers: Mapping[str, Any]) -> None:
         self._values = values
@@ -255,7 +255,8 @@ class TritonSource:
                 block_shapes[config] = effects.shapes
                 shape_hooks[config] = tuned.pre_hook
         return cls(
-            # A kernel in a class has the class in its name; a function that contains it is not part of the name.
+            # The name of a kernel that is defined in a class includes the class; the name of an enclosing function is
+            # left out.
             name=kernel.function.fn.__qualname__.rpartition("<locals>.")[2],
             signature=_signature(kernel.parameters),
             function=kernel.function,
@@ -370,7 +371,8 @@ class TritonSource:
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
         """The typed signature and the facts of one call, from :mod:`silo.kinds.triton.front.triton_specialize`.
 
-        A descriptor whose block shape the configs set has a fact instead of a constant.
+        If configs set a descriptor's block shape, the specialization leaves the shape out, and only marks the
+        descriptor by the fact ``CONFIG_BLOCK``.
         """
         signature, specialization = specialize(self.signature, self._with_layouts(arguments))
         shaped = {name for config in self.shape_hooks for name in self._shapes(config, specialization)}
@@ -399,7 +401,8 @@ class TritonSource:
     def _shapes(self, config: Config, call: Specialization) -> Mapping[str, tuple[int, ...]]:
         """The block shapes that a config's hook sets in one call.
 
-        A config that the author did not write uses the hook of the first config.
+        For a config without a hook in ``shape_hooks``, such as one that refinement added, the first of these hooks is
+        used.
         """
         shapes = self.block_shapes.get(config)
         if shapes is not None:

@@ -109,9 +109,9 @@ def _typed(parameter: Parameter, argument: ArgumentFacts) -> tuple[Parameter, li
 
 
 def _required(parameter: Parameter) -> Parameter:
-    """The parameter of an array argument without its default: code for an array cannot use a number instead.
+    """The parameter of an array argument without its default.
 
-    A default of None stays.
+    The default is a number, which code for an array could not take. A default of None stays.
     """
     return parameter if parameter.default is None else replace(parameter, default=NO_DEFAULT)
 
@@ -136,7 +136,10 @@ def _pointer(parameter: Parameter, argument: ArgumentFacts) -> tuple[Parameter, 
 
 
 def _annotated(parameter: Parameter, value: Value) -> tuple[Parameter, list[Fact]]:
-    """A scalar whose type the author annotated: every value has this type, and 1 is not folded."""
+    """A scalar parameter whose type the author annotated, and the facts about its value.
+
+    The parameter has this type for every value, and the value 1 does not become a constant of the code.
+    """
     if parameter.kind is ParameterKind.INTEGER:
         if not isinstance(value, int):
             raise ArgumentError(

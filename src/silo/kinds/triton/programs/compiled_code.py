@@ -1,4 +1,4 @@
-"""Compiled code for launches of programs: read from Triton's results, or supplied by providers beforehand."""
+"""Compiled code for the launches of Triton programs: read from Triton's results, or supplied before Triton compiles."""
 
 from __future__ import annotations
 
@@ -239,10 +239,10 @@ class ProgramVariant:
 
 @frozen
 class Provided:
-    """The code that a provider returns.
+    """The code that a provider returns, bound to the kernel's parameters.
 
-    The launch returns the binding's ``tag``. If one of ``globals`` (values and their dictionaries, by name and the
-    dictionary's id) has changed, a later launch raises an error.
+    A launch returns ``binding.tag`` to the program: Triton's kernel object. If one of ``globals`` (values and their
+    dictionaries, by name and the dictionary's id) has changed, a later launch raises an error.
     """
 
     binding: Binding

@@ -1,4 +1,7 @@
-"""Checks first launches on a GPU: Triton itself makes the first launch for each guard code, unseen by Silo's hooks."""
+"""Checks the launches on a GPU that Triton makes itself: the first launch of a kernel for each guard code.
+
+Silo's launch hooks do not see these launches, so the check is called here, before Triton launches.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Descriptions of Triton's kernels for the flight recorder: the text that a check compiles, and its parameters."""
+"""Describes a Triton program's kernels for the flight recorder: their TTIR, for a later check, and their parameters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["CompiledHere", "describe", "describe_programs"]
 
 @dataclass(frozen=True, slots=True)
 class CompiledHere:
-    """The tag of a kernel that Triton launches on the CPU by itself: its metadata and its launch info."""
+    """Identifies, for the flight recorder, a kernel that Triton itself launches on the CPU."""
 
     metadata: Any
     launch: LaunchInfo
@@ -35,7 +35,9 @@ def describe_programs() -> None:
 
 
 def describe(tag: object) -> Mapping[str, JSON] | None:
-    """Returns the text and the parameters of the kernel that a tag identifies; None for tags that are not made here.
+    """Returns the text and the parameters of the kernel that a launch's tag identifies.
+
+    None for a tag that is neither a `CompiledHere` nor Triton's compiled kernel, and if Triton's cache lost the text.
 
     Raises:
         SiloError: the kernel lacks a text that the CPU compiler reads.

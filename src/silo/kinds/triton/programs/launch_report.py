@@ -29,8 +29,9 @@ _passed_before: dict[str, int] = {}
 class KernelLine:
     """One kernel: its launches by Silo and by Triton, its variants, and its refused kinds of calls.
 
-    ``refusals`` counts kinds of calls, and ``reasons`` launches by Triton, by reason. The first launch for each guard
-    code is made by Triton without a reason.
+    ``refusals`` maps a reason to the number of kinds of calls that Silo refused, ``reasons`` maps a reason to the
+    number of launches by Triton. The first launch for each guard code is in ``own_launches`` only: Triton makes it to
+    compile.
     """
 
     kernel: str
@@ -44,9 +45,10 @@ class KernelLine:
 
 @frozen
 class Report:
-    """The launches of one process; ``passed`` counts launches through Triton that no kernel's line has.
+    """The launches of one process.
 
-    The counts are by reason; the reasons concern all kernels.
+    ``passed`` maps reasons that concern all kernels (such as a setting of Triton) to numbers of launches through
+    Triton. These launches are in no kernel's line.
     """
 
     process: int

@@ -155,7 +155,10 @@ def guarded(signature: Signature) -> Signature:
 
 
 class ProgramKernel:
-    """One function of a Triton program. The function holds it, through the native object that serves its launches."""
+    """The state that Silo keeps for one function of a Triton program: its variants, refusals and source.
+
+    The function keeps this object alive through the native object that serves its launches.
+    """
 
     def __init__(self, function: Any) -> None:  # noqa: ANN401  # Triton's JITFunction
         self.name = str(getattr(function, "__qualname__", None) or function.fn.__qualname__)
@@ -166,7 +169,7 @@ class ProgramKernel:
         self._served: list[Provided] = []
         self._source: TritonSource | None = None
         self._signature: Signature | None = None
-        # globals that code launched by Silo has read
+        # the globals that code launched by Silo has read, with their values at that time
         self._read: dict[tuple[str, int], tuple[object, dict[str, Any]]] = {}
         self._functions: dict[
             tuple[str, int], tuple[object, dict[str, Any]]
@@ -331,7 +334,7 @@ class ProgramKernel:
             raise RuntimeError(problem)
 
     def _changed(self, then: Mapping[tuple[str, int], tuple[object, dict[str, Any]]]) -> None:
-        """Raises if a global has changed; forgets all bindings if a function argument has other code."""
+        """Raises if a global has changed; forgets all bindings if a function passed as a constexpr has other code."""
         problem = adapter.changed_global(then)
         if problem:
             raise RuntimeError(problem)

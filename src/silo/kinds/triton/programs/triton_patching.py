@@ -36,7 +36,8 @@ __all__ = [
 # ---- The state besides the arguments that decides launches; the native module compares it at each launch ----
 
 _MOST_EPOCHS = 1 << 16  # an epoch takes 16 bits of the guard code
-# A state in which every launch goes through Triton, and which watches nothing.
+# A state in which every launch goes through Triton. It lists no values to compare, so it stays valid until it is
+# replaced.
 _NOWHERE = native.TritonSituation((), (), None, None, 0, 0, True, False, False, None, None, None)  # noqa: FBT003
 
 
@@ -263,7 +264,8 @@ class _Switch:
         except SiloError:
             self._take()
             raise
-        self._put_tuners(adapter.launch_hook_points())  # on top of the method that ``decide`` installed
+        # on top of the watch that ``decide`` has installed on the tuners' methods
+        self._put_tuners(adapter.launch_hook_points())
         if hook_points.compiled_getitem is not None:
             ours = native.triton_compiled(hook_points.compiled, hook_points.compiled_getitem, _first_launch)
             self._replace(hook_points.compiled, "__getitem__", ours)
@@ -408,7 +410,7 @@ def _describe_for_flights() -> None:
 
 
 def _forget(function: Any) -> None:  # noqa: ANN401
-    """Discards outdated facts about a function: its next launch starts over."""
+    """Discards what Silo recorded about a function whose ``debug`` has changed: its next launch begins anew."""
     from silo.kinds.triton.programs.program_kernels import TABLE  # noqa: PLC0415  # there may be none yet
 
     for kernel in TABLE.of(function):

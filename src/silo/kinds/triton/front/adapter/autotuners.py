@@ -53,18 +53,19 @@ class TunerDecisions(Protocol):
 
 
 _trying = threading.local()
-# State that all watches share: the callbacks (the newest ones decide), the tuners whose dictionary was replaced, and,
-# for each thread, the tuner call that is running.
+# State that all calls of `watch_autotuners` share: the callbacks (the newest ones decide), the tuners whose dictionary
+# was replaced, and, for each thread, the tuner call that is running.
 _decisions: list[TunerDecisions] = []
 _changed: weakref.WeakSet[Any] = weakref.WeakSet()
 _calls = threading.local()
-# while there are watches: the replaced methods of Triton's class ``Autotuner``
+# (class, name, replaced method, our method) for each method of Triton's class ``Autotuner`` that is replaced; empty
+# without watches
 _replaced: list[tuple[Any, str, Any, Any]] = []
 _watching = Mutex()
 
 
 def is_trying() -> bool:
-    """Whether this thread is measuring a config, which may not be chosen in the end."""
+    """Whether this thread is measuring a config; the tuner may choose another config in the end."""
     return getattr(_trying, "depth", 0) > 0
 
 
@@ -72,8 +73,9 @@ def watch_autotuners(decisions: TunerDecisions, *, last: bool = False) -> Callab
     """Lets ``decisions`` decide for every tuner of the process. Returns a function that ends this watch.
 
     If there are several watches, only the newest one's callbacks are called. A watch with ``last`` counts as older than
-    all others. Silo's own methods that launch decided configs must be installed on top of this watch, so that launches
-    with a known decision do not reach the watch. When the last watch ends, Triton's own methods are restored.
+    all others. Both this function and Silo's launch path replace ``Autotuner.run``. The launch path must replace it
+    after this function, so that a launch with a known decision is served without calling the method installed here.
+    When the last watch ends, Triton's own methods are restored.
     """
     with _watching:
         _decisions.insert(0 if last else len(_decisions), decisions)
@@ -131,7 +133,7 @@ def _replace() -> list[tuple[Any, str, Any, Any]]:
 
 
 class TunerWatch(Protocol):
-    """Methods that a tuner calls while it decides. The tuner gets what they return or raise."""
+    """Methods that a tuner calls while it decides. The tuner gets their results and their exceptions."""
 
     def prune(self, tuner: Any, original: Callable[[], Sequence[Any]]) -> Sequence[Any]:  # noqa: ANN401
         """The configs that remain after the author's pruning, which ``original()`` (Triton's own method) runs."""
@@ -224,7 +226,7 @@ def benchmark_replaced(tuner: Any, benchmark: Any) -> Generator[None]:  # noqa: 
 
 
 class TunerDecision(dict[TunerKey, Any]):
-    """A dictionary of one tuner's decisions; for a missing key, the callbacks of the newest watch are called."""
+    """A tuner's decisions, from key to config; looking up a missing key calls the callbacks of the newest watch."""
 
     def __init__(self, decided: dict[TunerKey, Any], tuner: Any) -> None:  # noqa: ANN401
         super().__init__(decided)

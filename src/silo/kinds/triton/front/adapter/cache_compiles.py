@@ -61,7 +61,8 @@ _ABSENT = "absent"
 
 # Triton's setting for compiling configs in parallel, in the versions that have one.
 _OWN_WORKERS = "TRITON_AUTOTUNING_COMPILE_WORKERS"
-# Knobs of compilation that have a visible effect when a kernel is compiled, but none when it comes from the cache.
+# Knobs of compilation that change what a program sees when a kernel is compiled, but have no effect when the kernel
+# comes from Triton's cache.
 _SEEN = ("override", "dump_ir", "always_compile", "use_ir_loc", "store_binary_only", "listener")
 # The endings of files that Triton's stages write to the cache. Any other file is code for the host, which Silo never
 # puts into Triton's cache.
@@ -121,12 +122,12 @@ RequestWatcher: TypeAlias = Callable[[CompileRequest], Callable[[], None] | None
 
 _asking = threading.local()
 _watchers: list[RequestWatcher] = []
-_unwatch: list[Callable[[], None]] = []  # while there are watchers: the function that ends the watching of compiles
+_unwatch: list[Callable[[], None]] = []  # the function that ends the watching of compiles; empty without watchers
 _watching = Mutex()
 
 
 def watch_requests(before: RequestWatcher) -> Callable[[], None]:
-    """Calls ``before`` before each compile by Triton; returns a function that ends these calls.
+    """Calls the function ``before`` at the start of each compile by Triton; returns a function that ends these calls.
 
     A function that ``before`` returns is called after the compile, unless the compile failed. :func:`requested_compile`
     may be called only while there is a watcher. If ``before`` raises an error, the launch raises it. All watchers of a
@@ -252,10 +253,9 @@ def _asynchronous() -> bool:
 
 
 def _unsent(group: Any) -> str | None:  # noqa: ANN401
-    """The first knob of a group that the program itself has set.
+    """The name of the first knob of a group whose value differs from the one that the environment variables give it.
 
-    A process with the same environment variables would have another value. None if every knob has the value that the
-    environment variables give it.
+    The program itself has set such a knob, and a worker process would not have its value. None without such a knob.
     """
     if group is None:
         return None
@@ -294,7 +294,7 @@ def _in_words(options: Any, name: str) -> str:  # noqa: ANN401
 
 @dataclass(frozen=True, slots=True)
 class _PlainLaunch:
-    """Stand-in for the metadata that Triton's launcher reads; no field affects the C text that is compiled."""
+    """Metadata for building Triton's launcher, which requires some; no field affects the C text that is compiled."""
 
     num_ctas: int = 1
     global_scratch_size: int = 0
@@ -518,9 +518,9 @@ def _parsed(text: str, backend: Any) -> Any:  # noqa: ANN401
 
 
 def _printed() -> int:
-    """The position in the file that receives this process's standard error.
+    """The position in the file that receives this process's standard error; it changes if something is printed.
 
-    A worker's standard output goes there too.
+    A worker's standard output goes to the same file.
     """
     sys.stdout.flush()
     sys.stderr.flush()

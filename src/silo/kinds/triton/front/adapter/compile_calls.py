@@ -141,7 +141,7 @@ def watch_compiles(before: CompileWatcher) -> Callable[[], None]:
 
 _handlers: list[Handler] = []
 _watchers: list[CompileWatcher] = []
-_own: list[Any] = []  # while there are handlers or watchers: the member ``compile`` that ``JITFunction`` had before
+_own: list[Any] = []  # the member ``compile`` that `_replace` replaced; empty without handlers and watchers
 _changing = Mutex()
 
 
@@ -190,8 +190,8 @@ def _replace() -> Any:  # noqa: ANN401
             call = None if handler is None else requested(src, options, target)
             if handler is None or call is None:
                 return proceed(src, options)
-            # ``rest`` also holds Triton's key of the environment. The key does not depend on the source, so ``rest`` is
-            # passed on unchanged.
+            # ``rest`` also holds Triton's key of the environment variables. That key is the same for every source, so
+            # ``rest`` is passed on unchanged.
             return handler(call, lambda asked: proceed(asked.source, dict(asked.options)))
 
         return compile_kernel
@@ -275,7 +275,7 @@ def kept_code(compiled: Any) -> KeptCode:  # noqa: ANN401  # Triton's CompiledKe
     stages = {
         str(ending): data if isinstance(data, bytes) else str(data).encode() for ending, data in compiled.asm.items()
     }
-    group: Mapping[str, object] = getattr(compiled, "metadata_group", None) or {}  # Triton 3.4 lacks it
+    group: Mapping[str, object] = getattr(compiled, "metadata_group", None) or {}  # Triton 3.4 lacks the attribute
     name = next((file.removesuffix(".json") for file in group if file.endswith(".json")), str(compiled.name)[:150])
     return KeptCode(cache_key_text(compiled.hash), name, metadata, stages, binary)
 

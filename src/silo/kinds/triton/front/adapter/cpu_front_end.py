@@ -95,9 +95,10 @@ class CpuFrontEndOptions:
     instrumentation_mode: str = ""
     ir_override: str | None = None
     launch_cooperative_grid: bool = False
-    # a promise to Silo: no element of a launch accesses memory that another element writes
+    # a promise to Silo: no element of a block reads memory that another element of the launch writes, and no two write
+    # one address (except atomics)
     cpu_elements_apart: bool = False
-    # a promise to Silo: nothing outside of a launch accesses the memory of its atomics
+    # a promise to Silo: while a launch runs, only its own programs use the memory that its atomics access
     cpu_launch_atomics: bool = False
     # Options that only GPUs use, with their defaults.
     launch_pdl: bool = False

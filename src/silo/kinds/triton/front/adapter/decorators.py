@@ -166,7 +166,8 @@ def _measured_by(tuner: Any) -> tuple[str, ...]:  # noqa: ANN401
     """The names of a tuner's arguments that change how it measures."""
     settings = {"warmup": tuner.num_warmups, "rep": tuner.num_reps, "use_cuda_graph": tuner.use_cuda_graph or None}
     set_names = tuple(name for name, value in settings.items() if value is not None)
-    # If a warm-up, a duration or CUDA graphs are set, the benchmark that the tuner holds was made from them.
+    # A tuner with a warm-up, a duration or CUDA graphs has made its benchmark from these settings, so ``do_bench`` is
+    # not listed beside them.
     return set_names or (("do_bench",) if own_benchmark(tuner) is not None else ())
 
 
@@ -213,7 +214,7 @@ def parameters_of(function: Any) -> tuple[JitParameter, ...]:  # noqa: ANN401
     excluded = cast("tuple[int | str, ...]", tuple(options.get("do_not_specialize") or ()))
     unaligned = cast("tuple[int | str, ...]", tuple(options.get("do_not_specialize_on_alignment") or ()))
     listed = None if is_interpreted(function) else getattr(function, "params", None)
-    if isinstance(listed, list):  # Triton has already read the function, which takes a while
+    if isinstance(listed, list):  # Triton has read the parameters; reading them again would take a while
         parameters, reads = function.signature.parameters.values(), cast("list[Any]", listed)
     else:
         parameters, make = inspect.signature(function.fn).parameters.values(), module("triton.runtime.jit").KernelParam

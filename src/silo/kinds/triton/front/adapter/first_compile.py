@@ -22,7 +22,7 @@ from silo.settings import child_environment
 
 __all__ = ["FirstCompile", "HostModule", "KeyFiles", "hashed_files", "watch_first_compile"]
 
-# The folders whose modules Triton hashes, and below them two further files that it hashes.
+# The folders whose modules Triton hashes, and two further files that it hashes (``_HASHED_FILES``).
 _HASHED_FOLDERS = ("compiler", "backends", "language")
 _HASHED_FILES = ("runtime/cache.py", "_C/libtriton.{}")
 # the variables that a C compiler reads, or that name the compiler
@@ -36,8 +36,8 @@ class KeyFiles:
     """The current state of the files that Triton's hash of its installation reads.
 
     ``place`` identifies the installation. ``state`` is a hex digest of each file's path, size, times and inode.
-    ``changed_ns`` is the latest time at which one of them changed. The files are all that Python could import from the
-    folders that Triton hashes, so adding, removing or replacing a file changes ``state``.
+    ``changed_ns`` is the latest time at which one of them changed. Every file that Python could import from the folders
+    that Triton hashes is included, so adding, removing or replacing a file changes ``state``.
     """
 
     place: str
@@ -88,7 +88,10 @@ class HostModule:
 
 
 class FirstCompile(Protocol):
-    """Methods called instead of the work that every process repeats; ``original`` does the work as Triton does."""
+    """Methods that replace two tasks which Triton repeats in each process: hashing its files and building C modules.
+
+    Calling ``original`` does the task as Triton does.
+    """
 
     def installation(self, original: Callable[[], str], files: Callable[[], KeyFiles]) -> str:
         """Returns Triton's hash of its installation.

@@ -149,9 +149,9 @@ def is_aggregate(candidate: object) -> bool:
 
 
 def block_extents(block: Value) -> tuple[int, ...]:
-    """The block's extents, from ``block``: the value that a specialization holds for a descriptor.
+    """The block's extents; () if ``block`` is no tuple.
 
-    A layout may follow the extents in ``block``. () if ``block`` is no tuple.
+    ``block`` is the value that a specialization holds for a descriptor: the extents, perhaps followed by a layout.
     """
     if not isinstance(block, tuple):
         return ()
@@ -162,7 +162,7 @@ def descriptor_layout(form: int, block: tuple[int, ...], bits: int) -> RecordVal
     """The layout of a descriptor from the number in its guard word; None for the default layout of its block.
 
     Args:
-        form: 0 without a layout; else 1 + 2 * the position in the list of swizzles, + 1 if the layout is transposed.
+        form: 0 without a layout; else 1 + 2 * the position in ``_FORMS``, and 1 more if the layout is transposed.
         block: the extents of the block.
         bits: the bits of one element.
     """

@@ -20,8 +20,8 @@ from silo.kinds.triton.front.adapter.triton_toolchain import backend_for, gpu_ta
 
 __all__ = ["GpuStages", "compile_gpu"]
 
-# Matches the result types at the end of a line with one operation; a line that opens a region does not end its
-# operation.
+# Matches the result types at the end of a line that holds a whole operation. A line that opens a region ends in ``{``
+# and does not match, because the operation's location follows the region.
 _OPERATION_END = re.compile(r"(-> [^\n{]*)$", re.MULTILINE)
 _BLOCK_ARGUMENTS = re.compile(r"^( *\^\w+\()(%.*)(\):)", re.MULTILINE)
 
@@ -119,9 +119,9 @@ def _gpu_name(target: Target) -> str:
 
 
 def _parse(text: str, ir: Any, context: Any) -> Any:  # noqa: ANN401
-    # MLIR gives operations without a location their position in the file it reads, and device_assert prints locations.
-    # Unknown locations keep the name of the temporary file out of the binary. The text of a crash report already has
-    # locations.
+    # MLIR gives an operation without a location its position in the file that MLIR reads, and device_assert prints
+    # locations. The name of this temporary file must not get into the binary, so such operations get the location
+    # ``unknown``. A text from a crash report (it begins with ``#loc``) already has locations.
     unlocated = text
     if not text.startswith("#loc"):
         unlocated = _OPERATION_END.sub(r"\1 loc(unknown)", text)
@@ -147,6 +147,6 @@ def _unlocated_arguments(match: re.Match[str]) -> str:
 def _stage_message(stage: str, target: Target, error: Exception, log: str) -> str:
     reason = str(error).strip()
     text = f"Triton's stage {stage} failed for {target}: {type(error).__name__}: {reason}"
-    # A failed assembler logs its error again, followed by the whole assembly.
+    # A failed assembler also writes its error to the log, followed by the whole assembly; such a log is left out.
     tail = "" if reason and reason in log else log.strip()[-2000:]
     return f"{text}\n{tail}" if tail else text

@@ -1,4 +1,6 @@
-"""Triton's runtime as programs use it (3.4 to 3.9): launchers and hooks, the state that decides a launch, lazy kernels.
+"""Reads and replaces the parts of Triton's runtime (3.4 to 3.9) that launch a program's kernels or decide how.
+
+These are the launching methods, the launch hooks, the knobs and the driver, and each function's cache of kernels.
 
 Triton keeps the hooks of a chain in a list, ``HookChain.calls`` (3.4 to 3.9). Silo replaces it by a list that reports
 changes, so that its launches cost nothing extra while the chains are empty.
@@ -204,7 +206,7 @@ def hook_points_are_loaded() -> bool:
 
 
 def launch_hook_points() -> LaunchHookPoints:
-    """The methods to replace. Raises ToolchainError if Triton cannot be imported."""
+    """Triton's classes and those methods that Silo replaces. Raises ToolchainError if Triton cannot be imported."""
     jit, autotuner, compiler = module(_JIT), module(_AUTOTUNER), module(_COMPILER)
     return LaunchHookPoints(
         jit.JITFunction,
@@ -334,7 +336,7 @@ def watch() -> LaunchWatch:
 
 
 def _watch_hooks(runtime: Any, watched: list[tuple[Any, ...]], sizes: list[Any]) -> str:  # noqa: ANN401
-    """Adds the launch hooks to ``watched`` and ``sizes``; returns which hook a program has set, or ""."""
+    """Adds the launch hooks to ``watched`` and ``sizes``; returns a text that names a hook of the program, or ""."""
     hooked = ""
     for name in LAUNCH_HOOKS:
         hook = getattr(runtime, name, None)
@@ -352,7 +354,7 @@ def _inspected(knobs: Any) -> str:  # noqa: ANN401
 
 
 def launch_hooks() -> str:
-    """The program's hook that must see each launch, so that launches go through Triton's own launcher; or ""."""
+    """The reason why a hook of the program requires that Triton itself makes each launch; "" without such a hook."""
     knobs = module("triton.knobs")
     return _inspected(knobs) or _watch_hooks(knobs.runtime, [], [])
 
@@ -417,8 +419,9 @@ def launch_state(function: Any) -> tuple[list[Any], dict[Any, Any], dict[Any, An
 def forget_key_texts(function: Any) -> None:  # noqa: ANN401
     """Makes Triton compute the text of each key again.
 
-    Triton looks these texts up by tuples, in which 1, True and 1.0 are equal although their texts differ, and so does
-    the code stored under the texts. Triton 3.4 does not have this table.
+    Triton stores code under the text of a key, and remembers this text by the tuple of the key's values. In tuples 1,
+    True and 1.0 are equal although their texts and their code differ, so a remembered text could lead to the code of
+    another value. Triton 3.4 does not remember texts.
     """
     driver = behind_lowering(module("triton.runtime.driver").driver.active)
     device_cache = dict[Any, Any].get(caches_of(function), driver.get_current_device())
@@ -440,7 +443,7 @@ _USUAL = (
 
 
 def option_names_of() -> Sequence[str]:
-    """The keywords that Triton accepts at a call besides the parameters; those in decorators come first."""
+    """The keywords that Triton accepts at a call besides the parameters; usual ones (``num_warps``) come first."""
     driver = behind_lowering(module("triton.runtime.driver").driver.active)
     defaults = default_options(driver.get_current_target())
     return (*(name for name in _USUAL if name in defaults), *(name for name in defaults if name not in _USUAL))
@@ -487,7 +490,7 @@ def changed_global(read: Mapping[Any, tuple[Any, dict[str, Any]]]) -> str:
 
 
 def kept_later(make: Callable[[], Any]) -> Any:  # noqa: ANN401  # Triton's CompiledKernel
-    """A lazy ``CompiledKernel``: the first access to an attribute calls ``make()`` and takes over its state."""
+    """A lazy ``CompiledKernel``: at the first access to an attribute it takes over the state of ``make()``'s result."""
     kernel: Any = object.__new__(_later())
     cast("dict[str, Any]", vars(kernel)).update({_MAKE: make, _LOCK: Mutex()})
     return kernel
@@ -557,9 +560,10 @@ def forget_served(function: Any) -> None:  # noqa: ANN401
 
 
 class _Caches(defaultdict[Any, Any]):
-    """Triton's caches by device.
+    """A function's caches of compiled kernels by device, in place of Triton's own dictionary.
 
-    Creating one takes milliseconds, so kernels that Silo launched are added only when a cache is read.
+    Creating a device's cache takes milliseconds, so the kernels that Silo launched are added only when a program reads
+    the cache.
     """
 
     def __init__(self, before: defaultdict[Any, Any]) -> None:

@@ -140,12 +140,10 @@ def lower_for_gpu(
 
 
 def read_off(ir_module: Any) -> Ttir:  # noqa: ANN401
-    """Prints a module of Triton's as text.
+    """Prints a module of Triton's as text, in MLIR's generic form.
 
-    The module must not be used afterwards: an attribute added here makes it invalid.
-
-    MLIR prints the generic form of a module that fails verification, and an attribute of the module without a dialect
-    prefix makes it fail.
+    MLIR prints the generic form only of a module that fails verification. So an attribute without a dialect prefix is
+    added, which makes the module fail. The module must not be used afterwards.
 
     Raises:
         SourceError: this Triton prints modules in another form.

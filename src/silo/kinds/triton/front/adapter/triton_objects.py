@@ -68,12 +68,13 @@ def is_settled(candidate: object) -> bool:
 def code_of_functions(
     value: object, reached: Callable[[Any], Iterable[object]]
 ) -> dict[tuple[str, int], tuple[object, dict[str, Any]]]:
-    """The members of functions in a constexpr's value that decide the functions' code.
+    """The members of the functions in a constexpr's value that decide the functions' code: source text and hash.
 
-    The result has the form of Triton's record of globals: (member, id of the function's dictionary) to (value,
-    dictionary). Triton treats a function whose source was replaced in place (``_unsafe_update_src``) as a different
-    function, and replacing a source clears the hashes of all its callers. For a function whose hash is cleared, the
-    result therefore also has the sources of all functions that ``reached`` returns for it.
+    The result has the form of Triton's record of globals: (member's name, id of the function's ``__dict__``) to (value,
+    ``__dict__``). If a source is replaced in place (``_unsafe_update_src``), Triton treats the function as a different
+    one and clears the hashes of all its callers. If the hash is cleared already, a further replacement in a callee
+    leaves it unchanged and would be missed. So for a function with a cleared hash the result also has the sources of
+    all functions that ``reached`` returns for it.
     """
     if isinstance(value, tuple):
         items = cast("tuple[object, ...]", value)

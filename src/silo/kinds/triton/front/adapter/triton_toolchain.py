@@ -54,9 +54,10 @@ def _put_back() -> None:
 
 
 def _forget_unfinished_hashes() -> None:
-    """Replaces locks of functions whose hash another thread was computing, and clears these unfinished hashes.
+    """Repairs Triton's functions whose hash another thread of the parent was computing during a fork.
 
-    Each of Triton's functions has a lock, held while its text and the functions that it calls are read.
+    Triton holds a function's lock while it reads the text of the function and of the functions called. In the child
+    nothing would release it, so the function gets a new lock, and its unfinished hash is cleared.
     """
     functions: Any = sys.modules.get("triton.runtime.jit")
     if functions is None or not hasattr(functions, "JITCallable"):

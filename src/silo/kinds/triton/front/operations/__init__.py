@@ -1,1 +1,1 @@
-"""The records of the operations in Triton's texts, in one module for each dialect, and the rules that records share."""
+"""The records of the operations of Triton's IR, in one module for each dialect, and the rules that records share."""

@@ -47,7 +47,8 @@ __all__ = [
     "segments",
 ]
 
-OWN = "silo."  # the prefix of the operations that Silo's own passes add; a text must not contain them
+# the prefix of the operations that Silo's own passes add; a module's text that Silo reads must not contain them
+OWN = "silo."
 _MAX_RANK = 64
 _INTEGER = re.compile(r"i([0-9]{1,3})")
 _MAX_TEXT = 1 << 16  # the most characters of one string; far more than any message or instruction needs
@@ -101,7 +102,7 @@ def _is_int(value: Attribute) -> bool:
 
 
 def integer(low: int, high: int) -> AttributeKind:
-    """An integer from ``low`` to ``high``."""
+    """Returns the kind of an attribute that is an integer from ``low`` to ``high``."""
 
     def fits(_operation: Operation, value: Attribute) -> bool:
         return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
@@ -110,7 +111,7 @@ def integer(low: int, high: int) -> AttributeKind:
 
 
 def integers(count: Callable[[Operation], int | None]) -> AttributeKind:
-    """An array of 32-bit integers with ``count(operation)`` items; any number of items if that is None."""
+    """Returns the kind of an array of 32-bit integers with ``count(operation)`` items, any number of them for None."""
 
     def fits(operation: Operation, value: Attribute) -> bool:
         expected = count(operation)
@@ -129,7 +130,10 @@ def any_number(_operation: Operation) -> None:
 
 
 def segments(groups: int, largest: int | None = None) -> AttributeKind:
-    """The sizes of ``groups`` groups that together hold all operands; each size is at most ``largest``."""
+    """Returns the kind of ``operandSegmentSizes``: ``groups`` sizes whose sum is the number of operands.
+
+    Each size is at most ``largest``.
+    """
 
     def fits(operation: Operation, value: Attribute) -> bool:
         if not isinstance(value, tuple) or len(value) != groups:
@@ -203,7 +207,7 @@ TEXT = AttributeKind(
     lambda _operation, value: isinstance(value, str) and len(value) <= _MAX_TEXT,
 )
 SYMBOL = AttributeKind("a symbol", lambda _operation, value: isinstance(value, str) and value.startswith("@"))
-# Hints of a dialect, which are kept as text and read by nothing.
+# A dialect's own attribute that is only a hint: it is kept as text, and no pass reads it.
 OPAQUE = AttributeKind(
     "a hint of its dialect", lambda _operation, value: isinstance(value, str) and value.startswith("#")
 )

@@ -56,22 +56,22 @@ def _silo_record(name: str, role: OperationRole, side_effect: SideEffect = SideE
     return define(name, role, types=None, attributes=None, side_effect=side_effect)
 
 
-# A sorting network; `analysis.networks` replaces its steps by this operation.
+# A sorting network as one operation; `analysis.networks` puts it in place of the network's single steps.
 NETWORK: Final = _silo_record("silo.network", OperationRole.WHOLE)
-# The operand with its two elements along ``axis`` exchanged (`analysis.networks`).
+# An operation that returns its operand with the two elements along ``axis`` exchanged (created by `analysis.networks`).
 MIRROR: Final = _silo_record("silo.mirror", OperationRole.SHUFFLE)
 # `analysis.orders` replaces volatile loads by VOLATILE_LOAD and barriers by FENCE, and puts fences before stores.
 VOLATILE_LOAD: Final = _silo_record("silo.volatile_load", OperationRole.ORDERED, SideEffect.WRITES)
 FENCE: Final = _silo_record("silo.fence", OperationRole.ELEMENTWISE, SideEffect.WRITES)
-# Nanoseconds since a fixed moment, an i64 (`analysis.ssa_rewriting` uses it for polls).
+# An operation that returns the nanoseconds since a fixed moment as i64 (`analysis.ssa_rewriting` uses it for polls).
 CLOCK: Final = _silo_record("silo.nanoseconds", OperationRole.LEAF)
 
-# A program of ``rows`` rows of tiles may be divided into parts, which several threads run (`analysis.row_parts`). These
-# operations return, as i32, the first row of the running part and its number of rows.
+# Several threads may share one program of a matrix product: each computes some of the rows (`analysis.row_parts`).
+# These operations return, as i32, the first row that the running thread computes, and the number of its rows.
 PART_FIRST: Final = _silo_record("silo.part_first", OperationRole.LEAF)
 PART_ROWS: Final = _silo_record("silo.part_rows", OperationRole.LEAF)
 
-# ---- the operations of a kernel that checks itself (`checking.instrument`)
+# ---- operations that `checking.instrument` adds: they check accesses, assertions and the use of doubtful values
 ACCESS: Final = _silo_record("silo.access", OperationRole.CHECK)
 BEGIN: Final = _silo_record("silo.begin", OperationRole.CHECK)
 HINT: Final = _silo_record("silo.hint", OperationRole.CHECK)

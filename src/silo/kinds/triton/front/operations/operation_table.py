@@ -93,8 +93,8 @@ ATOMICS: Final = frozenset({tt.ATOMIC_CAS, tt.ATOMIC_RMW})
 ASSOCIATIVE: Final = frozenset(record for record in OPERATIONS.values() if record.associative)
 # Operations with a C expression: every operand and result has one element for each index.
 RENDERED: Final = frozenset(record for record in OPERATIONS.values() if record.render is not None)
-# Operations of front ends that are supported, but may be refused. A constant is also in RENDERED: it is refused
-# if its elements differ.
+# Operations of front ends that the CPU compiler supports in general, while ``refuse`` may reject a single instance. A
+# constant is also in RENDERED; it is refused if its elements differ.
 STRUCTURAL: Final = frozenset(one for one in OPERATIONS.values() if one.refuse is not None and one.on_cpu)
 
 # The reasons why families of operations, by the prefix of their names, have no meaning on a CPU.
@@ -110,7 +110,7 @@ _FOREIGN = (
 
 
 def foreign_reason(name: str) -> str:
-    """The reason why an operation without a record has no meaning on a CPU."""
+    """The reason why an operation without a record is not supported on a CPU, from the prefix of its name."""
     return next((reason for prefix, reason in _FOREIGN if name.startswith(prefix)), NOT_SUPPORTED)
 
 

@@ -103,7 +103,8 @@ def claim() -> bool:
 def complete_keys() -> bool:
     """Makes Triton's file cache distinguish kernels that read different constants as attributes (helper.CONST).
 
-    Returns True: :func:`.driver.ask`, which calls this function, returns None for a failure.
+    Returns True, so that the caller can tell success: it calls through :func:`.driver.ask`, which returns None for an
+    error.
     """
     from silo.kinds.triton.front import adapter  # noqa: PLC0415  # with `import triton`, where nobody may launch on a CPU
     from silo.kinds.triton.front.triton_fingerprint import read_attributes  # noqa: PLC0415  # as above

@@ -89,12 +89,10 @@ def current_target() -> Any:  # noqa: ANN401
 def device_properties() -> dict[str, int]:
     """The device properties that Triton programs query.
 
-    Each thread of the pool counts as a multiprocessor with one lane.
-
-    Only the number of threads is a real limit, so a grid sized by occupancy has as many programs as the other limits
-    allow. Programs compute how many blocks fit into the device's registers, and each warp of a block counts as one
-    register here. So the number of registers is the most warps of a block: with fewer, such a block would not fit, and
-    the grid would be empty.
+    Each thread of the pool counts as a multiprocessor whose warps have one lane. Programs compute how many blocks fit
+    into shared memory and registers (the occupancy), and size their grids by this number. Shared memory is practically
+    unlimited here. A kernel reports one register, so each warp of a block needs one register. The number of registers
+    is the most warps of a block: with fewer, such a block would not fit, and the grid would be empty.
     """
     return {
         "max_shared_mem": _MANY,
@@ -314,7 +312,7 @@ class _Argument:
     path: tuple[int, ...]
     parameter: Parameter
     abi: AbiType
-    rank: int = 0  # the rank of a tensor descriptor
+    rank: int = 0  # the rank of a tensor descriptor; 0 for other values
 
 
 def _arguments(src: Any) -> Iterator[_Argument]:  # noqa: ANN401
@@ -329,8 +327,8 @@ def _flat(path: tuple[int, ...], name: str, kind: Any) -> Iterator[_Argument]:  
         for index, inner in enumerate(cast("tuple[Any, ...]", kind)):
             yield from _flat((*path, index), f"{name}.{index}", inner)
     elif kind.startswith("*"):
-        # Any array is accepted: Triton has read the dtype, a tensor may be reinterpreted, and its class may have no
-        # dtype.
+        # The parameter accepts arrays of any dtype: Triton has read the dtype already, and a reinterpreted tensor or
+        # a class of the program may have another dtype or none.
         yield _Argument(path, Parameter(name, ParameterKind.POINTER), AbiType.POINTER)
     elif kind.startswith("tensordesc"):  # tensordesc<fp16[64, 32]>
         rank = kind.count(",", kind.index("["), kind.index("]")) + 1
@@ -343,7 +341,7 @@ def _flat(path: tuple[int, ...], name: str, kind: Any) -> Iterator[_Argument]:  
 
 
 def _slots(arguments: Sequence[_Argument], compiled: Sequence[LayoutSlot]) -> Iterator[LayoutSlot]:
-    """The object's parameters with the source's names and signs; a descriptor is split into its parts.
+    """The compiled object's parameters, with the source's names and signedness; a descriptor is split into its parts.
 
     The parts are its pointer, 64-bit shape and strides, the flags that this version of Triton has, and then shape and
     strides as the language passes them to the kernel.

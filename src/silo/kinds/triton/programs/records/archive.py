@@ -58,7 +58,8 @@ NAMES = "triton/names.jsonl"
 _CACHE = "triton/"
 GROUP = "__grp__"  # the prefix of the names of group files, in which Triton lists the paths of all files of one key
 _KEY = re.compile(r"[A-Za-z0-9]{1,128}")
-_MOST_NAME_BYTES = 200  # Triton adds a prefix, and file systems allow 255
+# the longest file name that is recorded, in bytes: file systems allow 255, and Triton adds a prefix
+_MOST_NAME_BYTES = 200
 
 
 def attachment_name(key: str, name: str) -> str:
@@ -206,7 +207,7 @@ class Archive:
             self._refresh()
 
     def add(self, entry: Entry, blobs: Mapping[str, bytes]) -> bool:
-        """Records an entry durably, with its bytes by sha256; returns False if it is recorded already.
+        """Records an entry durably, with the bytes of its blobs by sha256; returns False if it is recorded already.
 
         Raises:
             BundleError: the entry cannot be written.
@@ -336,7 +337,10 @@ class RecordedNames(Mapping[str, Names]):
 
 
 def _text_named(line: bytes) -> str:
-    """The key of the text that a line belongs to; without one, the line itself, so that reading it raises an error."""
+    """The key of the text that a line is about.
+
+    A damaged line without a key gets its own repr as the key, so that the error is raised when its entry is read.
+    """
     match = _TEXT.search(line)
     return repr(line) if match is None else match[1].decode()
 

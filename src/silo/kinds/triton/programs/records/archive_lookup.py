@@ -44,9 +44,9 @@ def fits(variant: Variant, blob_kind: str, wanted: Variant) -> Decision:
 
 
 def may_fit(group: VariantGroup, wanted: Variant) -> bool:
-    """Whether a variant of a group may serve a call, for a group that has the same constants as the call.
+    """Whether a group of variants may contain one that serves a call; the group must have the call's constants.
 
-    Every variant accepted by :func:`fits` is in such a group.
+    False only if :func:`fits` rejects every variant of the group.
     """
     if group.signature.names != wanted.signature.names or not runs_on(group.target, wanted.target, group.blob_kind):
         return False
@@ -232,7 +232,10 @@ class ArchiveLookup:
         return kernel
 
     def _named(self, wanted: Variant) -> list[str]:
-        """The bundle's kernels for a source. Looks first for ``NAME`` and ``NAME@HASH``, as recordings name them."""
+        """The names of the bundle's kernels that were recorded from a source.
+
+        The names that recordings give, ``NAME`` and ``NAME@HASH``, are tried first.
+        """
         manifest = self.bundle.manifest
         for name in (wanted.kernel, f"{wanted.kernel}@{wanted.source[:12]}"):
             if name in manifest and wanted.source in self._kernel(name).sources:

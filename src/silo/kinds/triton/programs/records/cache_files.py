@@ -59,7 +59,7 @@ class CacheFiles:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._lock = Mutex()
-        # by key and name: the bytes, or the hash of a blob in the bundle
+        # the files by key and name, each as its bytes or as the hash of a blob in the bundle
         self._files: dict[str, dict[str, bytes | str]] = {}
         self._bundle: Bundle | None = None
         self._opened = False

@@ -381,7 +381,9 @@ class Capture:
         blobs = {file_ref(data).sha256: data for data in files.values()}
         blobs |= {file_ref(content).sha256: content for content in (text,) if content is not None}
         refs = {name: file_ref(data) for name, data in files.items()}
-        if artifact.runs_on_host:  # the code was compiled by this process, or by this user into Triton's cache
+        # Triton compiled the native code in this process, or took it from its cache, where this user had compiled it.
+        # Consent to it is recorded.
+        if artifact.runs_on_host:
             session().store.trust.note_built(artifact.host_code())
         entry = RecordedVariant(artifact, source.signature, reason, code.key, tuple(sorted(refs.items())))
         self.recording.add(entry, blobs)

@@ -192,7 +192,7 @@ def _both(record: Capture | Replayer, lock: str | os.PathLike[str] | None) -> Ca
 
 
 def _watch(decisions: TunerDecisions) -> Callable[[], None]:
-    """Lets ``decisions`` decide for every tuner, beneath Silo's own methods, which launch decided configs directly."""
+    """Lets ``decisions`` decide for every tuner; Silo's methods that launch decided configs directly stay on top."""
     undo = beneath_tuners(lambda: watch_autotuners(decisions))
     return lambda: beneath_tuners(undo)
 

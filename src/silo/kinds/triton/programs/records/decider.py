@@ -81,8 +81,9 @@ def _newest(records: Iterable[JSON]) -> Mapping[tuple[str, str, str], KeptDecisi
 class Decider:
     """Chooses between stored decisions and measuring, stores new decisions, and logs which decision is used.
 
-    The first stored decision that is used is announced, later ones are only logged. ``notices`` remembers the lines
-    that were logged; the caller logs through the same object, so that no line is logged twice.
+    The first use of a stored decision in the process is shown to the user, later uses are logged at debug level.
+    ``notices`` remembers the lines that were logged; the caller logs through the same object, so that no line is logged
+    twice.
     """
 
     def __init__(self, notices: Notices) -> None:
@@ -117,16 +118,18 @@ class Decider:
         first: T,
         missing: str,
     ) -> T | None:
-        """The config that a mode without measurements uses if nothing was decided for a key.
+        """The config for a key without a decision, if the mode does not measure; None in a mode that measures.
+
+        It is the config of the decision for the nearest key, or, in mode ``cached`` without such a decision, ``first``.
 
         Args:
-            mode: the value of ``SILO_TUNE``; None is returned for a mode that measures.
+            mode: the value of ``SILO_TUNE``.
             name: the kernel's name, for messages.
-            wanted: the decision that is missing, without its config.
+            wanted: the kernel, target and key of the missing decision.
             winners: the decisions about the same kernel.
-            usable: returns the config of a decision that may be used, else None.
-            first: the first config.
-            missing: the message for the mode ``frozen``; if it is "", None is returned instead of an error.
+            usable: returns the config of a decision if the tuner may use it, else None.
+            first: the first config of the tuner.
+            missing: the end of the error message in mode ``frozen``; if it is "", None is returned instead of an error.
 
         Raises:
             FrozenError: the mode is ``frozen``, and no decision may be used.

@@ -144,8 +144,9 @@ def decide_while_accelerated() -> Callable[[], None] | None:
             _log.warning("tuners decide themselves: %s", error)
     if decisions is None or (current.lock is None and launch_hook_points().tuned_run is None):
         return None
-    # triton_patching.py, which calls this function, installs Silo's launch methods on top of this watch afterwards.
-    # With ``last``, a recording that the program begins itself takes precedence over the store.
+    # The caller (triton_patching.py) then replaces the tuners' methods by Silo's launch methods, which call the methods
+    # that this watch installs. Without a lock file the watch is ``last``: a recording that the program begins itself
+    # decides before the store.
     if not current.keep_decisions or current.frozen:
         return watch_autotuners(decisions, last=current.lock is None)
     first = StoredFirstCompile()

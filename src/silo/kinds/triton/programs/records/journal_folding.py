@@ -146,7 +146,7 @@ def _write(target: Path, bundle: Bundle | None, gathered: _Gathered) -> Written:
 
 
 def _complete(contents: BundleContents, gathered: _Gathered) -> BundleContents:
-    """Returns the contents with the attachments that are stored beside the kernels."""
+    """Returns the contents with attachments: decisions of tuners, names in kernels' texts, files of Triton's cache."""
     attachments = {**dict(contents.attachments), **gathered.attachments}
     attachments.pop(WINNERS, None)
     attachments.pop(NAMES, None)
@@ -165,7 +165,10 @@ def _complete(contents: BundleContents, gathered: _Gathered) -> BundleContents:
 def merged(
     contents: BundleContents, recorded: Mapping[str, Sequence[RecordedVariant]], winners: Iterable[ForeignWinner]
 ) -> BundleContents:
-    """The contents of a bundle with the recorded variants and decisions added, by fingerprint. A pure function."""
+    """The contents of a bundle, with recorded variants and decisions added to their kernels. A pure function.
+
+    ``recorded`` holds the variants by the fingerprint of their source.
+    """
     winners_by_kernel: dict[str, list[ForeignWinner]] = {}
     for winner in winners:
         winners_by_kernel.setdefault(winner.source, []).append(winner)
@@ -251,9 +254,9 @@ def _tuned(artifact: Artifact, names: set[str]) -> Artifact:
 def _key_names(
     signature: Signature, variants: Sequence[BundleVariant], winners: Sequence[ForeignWinner]
 ) -> tuple[str, ...]:
-    """The names of the key, if every call passes these arguments as numbers.
+    """The names of the key's arguments; () unless all decisions have the same names and each is passed as a number.
 
-    () otherwise: then the first decision serves all calls.
+    With () the first decision serves all calls.
     """
     name_sets = {winner.names for winner in winners}
     if len(name_sets) != 1:

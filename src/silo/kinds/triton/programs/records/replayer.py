@@ -93,7 +93,8 @@ class Replayer:
             RuntimeError: the kernel was served, and a global that it reads has changed.
         """
         for kernel in TABLE.of(call.function):
-            # for a served kernel Triton compiled nothing, so it did not record the globals itself
+            # Silo served this kernel's launches, so Triton compiled nothing and did not record the values of globals;
+            # Silo did.
             kernel.refuse_changed()
         try:
             compiled = self._serve(call)
@@ -169,7 +170,7 @@ class Replayer:
         )
 
     def _log_once(self, label: str, why: str) -> None:
-        """Logs once for each kernel that it falls back to Triton or to another decision."""
+        """Logs, once for each kernel, that the kernel is left to Triton or uses another decision."""
         self._notices.once(label, f"{label}: {why}")
 
     # -- tuners --------------------------------------------------------------------------------------------------------
@@ -321,8 +322,8 @@ class Serving:
 def _held(value: object) -> object:
     """A copy of a global's value, so that a change inside of the object is detected, as in Triton.
 
-    Returns the value itself if no copy equals it. Triton itself copies no global that only a parameter's default
-    reads.
+    Returns the value itself if no copy equals it. Unlike Triton's check for changed globals, Silo's includes globals
+    that only the default of a parameter reads.
     """
     try:
         copied = copy.deepcopy(value)
@@ -333,7 +334,7 @@ def _held(value: object) -> object:
 
 
 def _is_plain(kind: ValueKind, value: object) -> bool:
-    """Whether Triton and Silo's guard treat a value alike: a plain number, an array with ``data_ptr``, a constant."""
+    """Whether Silo's guard treats an argument as Triton does: plain numbers, arrays with ``data_ptr``, constants."""
     if kind in _NUMBERS:
         return type(value) is _NUMBERS[kind]
     if kind in _POINTERS:

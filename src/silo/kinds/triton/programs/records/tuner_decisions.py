@@ -137,8 +137,8 @@ def words_of_nearest(near: ForeignWinner, wanted: ForeignWinner) -> str:
 def nearest_winner(winners: Sequence[ForeignWinner], wanted: ForeignWinner) -> ForeignWinner | None:
     """The decision for the nearest key among the keys that differ from the wanted key only in integers.
 
-    Of equally near keys, the first in the order of slots counts. None if every key differs in another value than an
-    integer, or in the sign of an integer.
+    Of decisions that are equally near, the one with the smallest ``slot`` is returned. None if every key differs in
+    another value than an integer, or in the sign of an integer.
     """
     bucket = bucket_of(wanted.key)
     nearest: tuple[int, tuple[str, str, str], ForeignWinner] | None = None

@@ -182,7 +182,7 @@ class AheadCompiles:
 
     def __init__(self) -> None:
         self.counts = AheadCounts()
-        self._jobs: dict[str, _Job] = {}  # by Triton's key, until the search ends
+        self._jobs: dict[str, _Job] = {}  # compiles by Triton's key; the end of a search removes its compiles
         self._lock = Mutex()
         self._notices = Notices()
         self._pool: WorkerPool | None = None

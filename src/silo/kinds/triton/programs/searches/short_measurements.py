@@ -28,10 +28,10 @@ __all__ = [
     "to_measure_fully",
 ]
 
-# the fewest configs of a tuner that is measured in this way; with fewer, short measurements save nothing
+# the fewest configs for which a tuner's measurements are shortened; with fewer, short measurements save nothing
 LEAST_CONFIGS = 4
 _NEAR_PERMILLE = 250  # the possible error of a short measurement
-# by this much, full measurements of equally fast configs may differ, because they are not taken in turns
+# the difference that full measurements of equally fast configs may show, because they are not taken in turns
 _CLOSE_PERMILLE = 30
 _LEAST_ROUNDS, _MOST_ROUNDS = 3, 8
 # Milliseconds of a short measurement, and of warming up: _COLD_MS after a pause, in which clock rates may have dropped.
@@ -181,7 +181,7 @@ class ShortSearch:
     fulls: int = 0
     turns: int = 0
     _samples: list[float] = field(default_factory=list[float])
-    _least_ms: float = math.inf  # the lowest median so far
+    _least_ms: float = math.inf  # the lowest median so far, in milliseconds
     _ended: float = -math.inf
 
     def times(self, order: Iterable[int], measured: Callable[[int, Any], None] | None = None) -> list[Any]:

@@ -102,7 +102,10 @@ class TunerSearches:
         self._logged = -math.inf  # time of the last log line about a search's progress
 
     def prune(self, tuner: Any, original: Callable[[], Sequence[Any]]) -> Sequence[Any]:  # noqa: ANN401
-        """Runs the author's pruning by ``original()``; returns the remaining configs. A search may follow."""
+        """Runs the author's pruning by ``original()``, and returns the remaining configs.
+
+        Also notes them with the tuner, for the search that may follow in this thread.
+        """
         configs = original()
         self._end()
         _local.next, _local.finished = (tuner, list(configs)), None

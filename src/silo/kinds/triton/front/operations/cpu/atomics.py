@@ -34,13 +34,15 @@ ATOMIC_KINDS: Mapping[object, str] = MappingProxyType(
         10: "exchange",
     }
 )
-# Silo's own operations, on integers that are the bits of floats; a text must not contain them.
+# Numbers of Silo's own operations in ``atomic_rmw_op``: the maximum and minimum of floats that are passed as integers
+# of the same bits. A module's text that Silo reads must not contain these numbers.
 FLOAT_MAX, FLOAT_MIN = 101, 102
 _OWN_KINDS: Mapping[object, str] = MappingProxyType({FLOAT_MAX: "float_max", FLOAT_MIN: "float_min"})
 MEMORY_ORDERS: Mapping[object, str] = MappingProxyType(
     {1: "__ATOMIC_RELAXED", 2: "__ATOMIC_ACQUIRE", 3: "__ATOMIC_RELEASE", 4: "__ATOMIC_ACQ_REL"}
 )
-# The suffix of the runtime's functions for exchanges and comparisons, which work on bits, by element type.
+# For each element type, the suffix of the runtime's functions that exchange and compare-and-swap. These functions work
+# on bits.
 ATOMIC_BITS: Mapping[str, str] = MappingProxyType(
     {
         "i8": "i8",

@@ -122,7 +122,7 @@ def float_binary(sign: str) -> Renderer:
 def float_call(stem: str, piece: str) -> Renderer:
     """Returns a function that writes a call of a runtime function on floating-point numbers, in f32 or f64.
 
-    ``piece`` is the runtime piece that defines the function.
+    ``piece`` is the part of the C runtime that defines the function; kernels include only the parts that they call.
     """
 
     def render(call: ScalarCall) -> str:
@@ -320,10 +320,10 @@ def clampf(call: ScalarCall) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MathFunction:
-    """A mathematical function in C: its names for f32 and f64, and the runtime pieces that define them.
+    """A mathematical function in C: its names for f32 and f64, and the parts of the C runtime that define them.
 
-    ``piece32`` and ``piece64`` are "" for functions that need no piece. A function without an f32 form is computed in
-    f64 and rounded. ``name`` is the function's name in messages.
+    ``piece32`` and ``piece64`` name these parts; "" for functions of the compiler itself. A function without an f32
+    form is computed in f64 and rounded. ``name`` is the function's name in messages.
     """
 
     name: str
@@ -351,29 +351,38 @@ class MathFunction:
 
 
 def own_f32(name: str, piece: str, *, stem: str = "", arity: int = 1) -> MathFunction:
-    """The runtime's ``silo_<stem>_f32``, and the C library's ``<stem>`` for f64; the stem defaults to ``name``."""
+    """Returns a function that is the runtime's ``silo_<stem>_f32`` in f32 and the C library's ``<stem>`` in f64.
+
+    ``stem`` is ``name`` if not given.
+    """
     stem = stem or name
     return MathFunction(name, f"silo_{stem}_f32", stem, piece, "libm", arity)
 
 
 def own(name: str, piece: str, piece64: str = "", *, arity: int = 1) -> MathFunction:
-    """The runtime's ``silo_<name>_f32`` and ``silo_<name>_f64``; both are in one piece if ``piece64`` is ""."""
+    """Returns a function that is the runtime's ``silo_<name>_f32`` and ``silo_<name>_f64``.
+
+    Both are in the runtime part ``piece`` if ``piece64`` is "".
+    """
     return MathFunction(name, f"silo_{name}_f32", f"silo_{name}_f64", piece, piece64 or piece, arity)
 
 
 def own_f64(name: str, piece: str, *, arity: int = 1) -> MathFunction:
-    """The runtime's ``silo_<name>_f64``, for every type."""
+    """Returns a function that is the runtime's ``silo_<name>_f64``, also for results of narrower types."""
     return MathFunction(name, "", f"silo_{name}_f64", "", piece, arity)
 
 
 def builtin(name: str, *, stem: str = "", arity: int = 1) -> MathFunction:
-    """The C compiler's ``__builtin_<stem>``, which is an instruction; the stem defaults to ``name``."""
+    """Returns a function that is the C compiler's ``__builtin_<stem>f`` in f32 and ``__builtin_<stem>`` in f64.
+
+    The C compiler turns each into an instruction. ``stem`` is ``name`` if not given.
+    """
     stem = stem or name
     return MathFunction(name, f"__builtin_{stem}f", f"__builtin_{stem}", "", "", arity)
 
 
 def library(name: str, *, arity: int = 1) -> MathFunction:
-    """The C library's ``<name>f`` and ``<name>``."""
+    """Returns a function that is the C library's ``<name>f`` in f32 and ``<name>`` in f64."""
     return MathFunction(name, f"{name}f", name, "libm", "libm", arity)
 
 
@@ -482,7 +491,7 @@ def int_to_float(*, signed: bool) -> Renderer:
         call.pointer_free()
         value = call.signed(0) if signed else call.unsigned(0)
         if not signed and call.types[0].element in ("i1", "i8", "i16"):
-            # the same value; gcc does not vectorise a conversion of a truth value through u32
+            # The cast keeps the value; gcc does not vectorise the conversion of a truth value that is a uint32_t.
             value = f"(int32_t){value}"
         return call.float_result(f"({call.compute})({value})")
 

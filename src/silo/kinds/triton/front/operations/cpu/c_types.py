@@ -56,7 +56,8 @@ C_TYPES: Mapping[str, str] = MappingProxyType(
 # The bits of each integer type.
 INTEGERS: Mapping[str, int] = MappingProxyType({"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "index": 64})
 HALVES = frozenset({"f16", "bf16"})
-# Floating-point types that are stored as bits and computed in f32, each with the runtime piece that converts it.
+# Floating-point types that are stored as bits and computed in f32, each with the part of the C runtime that converts
+# it.
 NARROW: Mapping[str, str] = MappingProxyType({"f16": "half", "bf16": "half", **{name: name for name in FP8}})
 FLOATS = frozenset({"f32", "f64", *NARROW})
 
@@ -182,7 +183,9 @@ class RefusedError(Exception):
 
 @dataclass(slots=True)
 class ScalarCall:
-    """A scalar operation, its operands as C expressions, and the runtime pieces that its expression calls.
+    """A scalar operation and its operands as C expressions.
+
+    ``pieces`` names the parts of the C runtime that the operation's C expression calls.
 
     f16, bf16 and the 8-bit types are computed in f32 and rounded once after every operation, which gives the correctly
     rounded result of + - * / and sqrt.
@@ -210,7 +213,7 @@ class ScalarCall:
         return "f64" if self.element == "f64" else "f32"
 
     def use(self, *pieces: str) -> None:
-        """Records that the expression calls these runtime pieces."""
+        """Records that the expression calls functions of these parts of the C runtime."""
         self.pieces.update(pieces)
 
     def attribute(self, name: str, default: int | None = None) -> int:

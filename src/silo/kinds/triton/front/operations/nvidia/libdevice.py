@@ -42,7 +42,7 @@ _REFUSED = {
 }
 
 
-# The functions that the math dialect also has, by their names in the math dialect.
+# The names of functions that both libdevice and the math dialect have, as the math dialect spells them.
 _SHARED = """exp exp2 expm1 log log2 log1p tanh erf sin cos round sqrt floor ceil trunc roundeven copysign tan asin acos
 atan sinh cosh asinh acosh atanh log10 cbrt erfc powf atan2 rsqrt"""
 
@@ -130,7 +130,7 @@ def _both(stem: str, kinds: str, *pieces: str) -> tuple[Renderer, Renderer]:
     return single, _runtime(f"{stem}_f64", kinds.replace("F", "f64"), *pieces)
 
 
-# Names without "__nv_", and without the "f" at the end of the f32 form.
+# The renderers of libdevice functions for f32 and for f64, by name without "__nv_" and without the "f" of the f32 form.
 _FLOAT: dict[str, tuple[Renderer, Renderer]] = {
     **{name: (function(name), function(name)) for name in FUNCTIONS if name not in {"powf", "roundeven", "saturate"}},
     "pow": (function("powf"), function("powf")),

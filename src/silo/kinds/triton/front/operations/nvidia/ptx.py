@@ -89,7 +89,7 @@ def _rendered(call: ScalarCall, truncation: str) -> str:
 
 
 def _used_bits(operation: Operation, truncation: str, width: int) -> int:
-    """The number of low bits that the kernel reads of each result: less than ``width`` if all uses truncate it."""
+    """The number of a result's low bits that the kernel uses: less than ``width`` if every use truncates the result."""
     uses = operation.results[0].uses if operation.results else []
     if not uses or any(use.name != truncation for use in uses):
         return width
@@ -123,7 +123,8 @@ class _Expression:
     def text(self) -> str:
         """The C expression.
 
-        If it needs constants, it is a GNU C statement expression: a block whose last statement is its value.
+        If it needs C constants for nodes that are read several times, it is a GNU C statement expression: a block whose
+        last statement is its value.
         """
         numbers = self._graph.below(self._result)
         reads = Counter(source for number in numbers for source in self._sources(number))

@@ -226,9 +226,10 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class PtxProgram:
-    """The expression of one element of the result, computed from the operands' elements of lane 0.
+    """The expression of one element of the result.
 
-    The expression is node ``result`` of ``graph``.
+    It reads the operands' elements of lane 0, the first of the elements that one execution takes (``pack``). It is node
+    ``result`` of ``graph``.
     """
 
     graph: Graph
@@ -290,7 +291,10 @@ def _registers(width: int, pack: int) -> int:
 
 
 def _alike(graph: Graph, lanes: Sequence[Sequence[Bit]]) -> int | None:
-    """The node that computes the first lane, if every lane applies the same function to its own elements; else None."""
+    """The node that computes the result's first element; None if another element is computed in a different way.
+
+    ``lanes`` holds the bits of each element of the result; element N may read only elements N of the operands.
+    """
     nodes: set[int | None] = set()
     for lane, bits in enumerate(lanes):
         number = graph.read(bits)
@@ -299,7 +303,7 @@ def _alike(graph: Graph, lanes: Sequence[Sequence[Bit]]) -> int | None:
 
 
 class _Machine:
-    """The registers and the known bits of each, while a text is evaluated."""
+    """The registers while a text is evaluated: for each register, the known expression of each bit."""
 
     def __init__(self, outputs: Sequence[int], declared: dict[str, int]) -> None:
         self.graph = Graph()
@@ -497,7 +501,8 @@ def _bitwise(table: int, bits: Sequence[Bit]) -> Bit:
     if UNKNOWN in bits:
         return UNKNOWN
     variables = list(dict.fromkeys(bit for bit in bits if not isinstance(bit, int)))
-    # The function's results for all values of its distinct variables, and the values of each bit in the same order.
+    # For all combinations of the variables' values: the function's results, and for each bit its values in the same
+    # order.
     results: list[int] = []
     values: dict[Bit, list[int]] = {bit: [] for bit in (0, 1, *variables)}
     for number in range(1 << len(variables)):

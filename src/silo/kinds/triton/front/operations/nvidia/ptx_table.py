@@ -82,7 +82,10 @@ def _runtime(stem: str, piece: str) -> Renderer:
 
 
 def _directed(name: str, rounding: str, kind: str) -> Renderer | None:
-    """Returns a function that writes arithmetic with a rounding mode, which is never fused; None if none exists."""
+    """Returns a function that writes arithmetic with a given rounding mode, which the C compiler must not fuse.
+
+    Returns None if the C runtime lacks this arithmetic.
+    """
     if kind in HALVES:
         if rounding != "rn":
             return None

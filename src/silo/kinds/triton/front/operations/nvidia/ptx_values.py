@@ -105,7 +105,10 @@ class Graph:
         return self.add(Joined(tuple(bits)))
 
     def with_lane(self, number: int, lane: int) -> int | None:
-        """The node as it would be for lane 0, if it reads only elements of ``lane``; else None."""
+        """The number of the same node for lane 0; None if ``number`` reads an element of any lane but ``lane``.
+
+        A node for lane 0 reads element 0 of each operand in place of element ``lane``.
+        """
         memo: dict[int, int | None] = {}
         for at in self.below(number):
             node = self.nodes[at]
