@@ -600,7 +600,7 @@ class _Shown:
         self._remove: Callable[[], None] | None = None
 
     def switch(self, on: bool) -> None:  # noqa: FBT001  # the protocol's
-        """Adds the hook when the library gets its first hook, and removes it when the library has lost its last one."""
+        """Adds Silo's hook if ``on`` (the library has launch hooks), and otherwise removes Silo's hook."""
         if on is (self._remove is not None):
             return
         from silo.launch.hooks import on_launch  # noqa: PLC0415  # few programs have hooks
