@@ -328,7 +328,7 @@ def _weighed(
             effect = _effect(launch, schedule, Exchange((doubt,), other), results)
             if effect is not None:
                 return launch.doubt_finding(doubt, other, effect, schedule)
-        # No value has an effect alone, so the first of them is reported.
+        # No value alone has an effect, so the first of ``changed`` is reported.
         return launch.doubt_finding(changed[0], other, None, schedule)
     return None
 
