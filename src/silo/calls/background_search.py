@@ -182,8 +182,8 @@ def begin_search(
         bench.close()
         searches.release(study.key)
         return Rejected(str(error))
-    # This Compilation serves background searches alone. It has no time limit learned from other configs, because the
-    # time in which a process waits for a CPU would count too and exceed the limit.
+    # This Compilation (without ``trials=True``) never gives a config up because it compiles much longer than others: in
+    # the background, a long time may only mean that the process waited for a CPU.
     compilation = Compilation(session().background, kernel.source)
     artifacts = _PacedArtifacts(compilation, variant_of, lock)
     live = LiveSearch(kernel, context, study_key, variant_of, bench, artifacts, timeouts_count=False)

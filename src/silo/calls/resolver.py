@@ -98,7 +98,10 @@ class Resolver:
         )
 
     def launcher_accepting(self, accept: Callable[[Artifact], None]) -> Launcher | HeuristicLauncher:
-        """Makes a launcher that passes the artifact for each new guard code to ``accept``, which may raise."""
+        """Makes a launcher that calls ``accept`` with the artifact for each new guard code, before the first launch.
+
+        If ``accept`` raises, nothing is launched and the caller gets the exception.
+        """
 
         def on_miss(call: SeenCall) -> Binding:
             binding = self._on_miss(call)
