@@ -303,7 +303,7 @@ def benches_on(
     objects, so no other process can measure it. ``yields``: the processes run only on CPUs that no other process wants.
 
     Raises:
-        TuneError: the device cannot be measured on.
+        TuneError: ``devices[0]`` does not allow measuring.
     """
     first = devices[0]
     if isinstance(first.measuring, Rejected):

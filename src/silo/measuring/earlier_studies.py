@@ -61,7 +61,7 @@ class EarlierStudy:
 
     @cached_property
     def ranking(self) -> tuple[Config, ...]:
-        """The configs that worked, the winner first, then all other configs with trials."""
+        """All configs with trials: the winner, the other configs that may be used, best first, and then the rest."""
         winner = self.winner
         best = () if winner is None else (winner.config, *(runner_up.config for runner_up in winner.runners_up))
         ordered = (*best, *(trial.config for trial in self.trials))
@@ -76,7 +76,10 @@ class EarlierStudy:
 
     @property
     def decisive(self) -> tuple[Config, ...]:
-        """The contenders and their references: if all of them have the same code today, the winner is known."""
+        """The contenders and their references: if the code of all is the same today, the winner is known.
+
+        The winner is then that of the earlier study.
+        """
         return self.with_references(self.contenders)
 
     def with_references(self, configs: Iterable[Config]) -> tuple[Config, ...]:

@@ -1,4 +1,4 @@
-"""Lock files, which every process that launches reads, and ``silo tune --lock`` writes."""
+"""Reads and updates lock files, the files of decisions that every launching process reads."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ _read: dict[str, tuple[tuple[int, ...], Lock]] = {}
 
 
 def lock_of(kernel: DeclaredKernel) -> tuple[Path, Lock] | None:
-    """Returns the lock of a kernel's calls with its path: the kernel's own (``lock=``), else ``SILO_LOCK``; or None.
+    """Returns the path and the lock of a kernel's calls: the file of ``lock=``, or else of ``SILO_LOCK``.
+
+    Returns None if no lock file is named, or if the leader that is to write it has not decided yet.
 
     Raises:
         LockError: a lock file is named and cannot be read.

@@ -293,7 +293,10 @@ def read_arguments(data: Any) -> tuple[Sequence[ArraySlot], dict[str, int], dict
 
 
 def consent_to_json(code: VouchedCode) -> dict[str, Any] | None:
-    """Describes the consent to some code, for another process: the digest, and facts that only this process knows."""
+    """Returns, as JSON for another process, the consent to some code; None for code without consent.
+
+    The JSON has the digest that the consent is for, and the parts of the digest that the other process does not know.
+    """
     consent = code.consent
     if consent is None:
         return None
