@@ -147,7 +147,8 @@ def descriptor_slots(kernel: str, launch: LaunchInfo) -> dict[int, Packed]:
         if slot.type is AbiType.TENSORMAP:
             if not (forms := maps.get(slot.name)):
                 raise DeviceError(f"{kernel}: parameter {slot.name} is a tensor map, and nothing says how to encode it")
-            # Several tensor maps of one parameter are in the order in which the layout lists the parameter.
+            # If a parameter has several tensor maps, the layout lists the parameter once for each map, in the same
+            # order.
             form = forms.pop() if len(forms) > 1 else forms[0]
             if (problem := map_problem(form)) is not None:
                 raise DeviceError(f"{kernel}: the tensor map of '{slot.name}' cannot be encoded: {problem}")

@@ -58,7 +58,7 @@ def describe_by(describe: Describe) -> None:
 
 
 def check_launches_by(check: Callable[[LaunchEvent], None]) -> None:
-    """Registers ``check``, which is called right before each launch that Triton makes itself."""
+    """Registers ``check``, which is called right before each launch that Triton makes itself, without Silo."""
     global _check  # noqa: PLW0603  # the recorder is the process's
     _check = check
 

@@ -65,7 +65,7 @@ _EFFECTS = {effect.value: effect for effect in Effect}  # a lookup is several ti
 _lock = Mutex()
 _hooks: tuple[LaunchHook, ...] = ()
 _of_each: tuple[LaunchHook, ...] = ()  # the hooks that get the launches of a plan one by one
-# number of active without_hooks() by thread id; after a fork only the entry of the current thread stays
+# by thread id, the number of without_hooks() blocks that run; a forked child, which has one thread, keeps one entry
 _suspended: Counter[int] = Counter()
 
 

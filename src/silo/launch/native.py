@@ -210,8 +210,8 @@ except ImportError as error:
 RawExtents: TypeAlias = tuple[tuple[int, ...], tuple[int, ...] | None] | int | None
 """The extents of one array that the guard compares (``extents.h``).
 
-The shape, and the strides if they are compared too; or the word of a dynamic layout; or None if no extents are
-compared.
+The shape, and the strides if they are compared too; or the word of a dynamic layout, whose extents are parameters of
+the code (``dynamic_layout.h``); or None if no extents are compared.
 """
 
 RawFacts: TypeAlias = tuple[tuple[int, int, int, int, int, RawExtents], ...]

@@ -138,7 +138,7 @@ class FormMaker:
     values: list[tuple[int, int, int, bytes]] = field(default_factory=list[tuple[int, int, int, bytes]])
     checks: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     _arrays: dict[str, _Array] = field(default_factory=dict[str, _Array])
-    # maps an address in the first recording to the address that the second recording has in its place
+    # for each array that is no argument: its address in the first recording, and its address in the second
     _fixed: dict[int, int] = field(default_factory=dict[int, int])
     _referenced: list[Any] = field(default_factory=list[Any])
     _memory_ranges: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])

@@ -200,8 +200,8 @@ def make_bound_launcher(
         config_names: parameters that calls may omit.
         grid: the grid of calls that pass none, instead of the declared one.
         release_gil: as in :func:`make_launcher`.
-        extents: the dynamic layouts that are passed to the code; they are read in each call and not compared. None if
-            the code takes no layouts.
+        extents: the arrays whose extents and strides are parameters of the code (dynamic layouts): each call reads
+            them, and does not compare them. None if the code takes no layouts.
     """
     _take_settings()
     plan = _plan(name, parameters, config_names=config_names, compiled=True)
