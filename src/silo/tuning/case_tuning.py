@@ -409,7 +409,10 @@ def _completed(kernel: Kernel, study: CaseStudy, variant: Variant, facts: Mappin
 
 
 def opaque_constants(study: CaseStudy) -> dict[str, Value]:
-    """Returns the constexprs that heuristics derive and whose values the case gives or Python computes, by name."""
+    """Returns the derived constexprs whose values are known for the case, by name.
+
+    The case passes these values, or a heuristic written in Python computes them for the case.
+    """
     kernel = study.kernel
     arguments = call_arguments(kernel, study.case)
     return {name: kernel.source.constant(arguments[name]) for name in kernel.derived.names if name in arguments}
