@@ -51,15 +51,15 @@ _MOST_WINNERS = 8  # the most configs that a list chooses among
 # A list gets one more config, or one more bound, only if that saves this fraction of the time, on average over the
 # sizes, or in total over the sizes of a split.
 _WORTH_PPM = 2_000
-# The regret (time beyond the best config's, relative to that) of a config that failed or was not tried at a size: this,
-# or the regret of the slowest config that ran there if that is greater.
+# The regret (time beyond the best config's, relative to that time) that is assumed for a config that failed or was not
+# tried at a size. If the slowest config that ran at this size has a greater regret, that regret is assumed.
 _UNKNOWN_PPM = 1_000_000
 # A list is used if its regret on held-out buckets is smaller than that of the nearest bucket. If fewer than _MANY
 # buckets were measured and the nearest bucket's regret exceeds _GOOD_PPM, a list is used unless it is worse beyond
 # chance: on recorded times, lists were usually better in this case.
 _MANY = 12
 _GOOD_PPM = 20_000
-# The most sizes of the grid, and the number of octaves by which it extends beyond the measured sizes.
+# The grid has at most _GRID sizes, and extends _BEYOND octaves beyond the measured sizes.
 _GRID = 400
 _BEYOND = 1
 # Without a model, the expected regret grows with the distance to the nearest measured size, by a factor within these

@@ -49,7 +49,7 @@ _MOST_WASTE = 3  # the most octaves of waste; a larger waste is clipped to it
 # Length scales and noises of the Gaussian processes to choose among: those with the greatest likelihood are used.
 _LENGTHS = (0.7, 1.5, 3.0)
 _NOISES = (0.003, 0.02, 0.1)
-_OWN = (0.3, 1.0)  # variance of the part of a config's loss that its values do not explain; 0 is also tried
+_OWN = (0.3, 1.0)  # variances to try for the part of a config's loss that its values do not explain; 0 is tried too
 # Configs, sizes, quotients (of a size and a parameter) and waste (the octaves by which whole blocks exceed the size)
 # are four groups of features, each with its own length scale: the common one times a product of these factors. A change
 # must raise the likelihood by more than the penalty, which grows with the sum of the squared logarithms of all factors.

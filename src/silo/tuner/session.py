@@ -331,7 +331,7 @@ class _Session:
         self.report("search")
 
     def _take_in(self, trials: Sequence[Trial]) -> None:
-        """Adds new trials to the scales of times, and chooses the reference for the next configs."""
+        """Adds new trials to ``self._scales``, which corrects times, and chooses the reference for the next configs."""
         for trial in trials:
             self._scales.add(trial)
             self._reference = successor(self._reference, trial, self._scales)

@@ -311,7 +311,7 @@ class Scales:
                 time_ns = self._time_ns(parent, above | {key})
                 counted += counted_samples(trial.samples_ns, trial.reference.samples_ns, time_ns)
         own_time_ns = median(counted) if counted else self._level(key)
-        if not above:  # kept only if no config was left out: with ``above``, trials beside those configs did not count
+        if not above:  # with ``above``, some trials were left out, so the result holds for this call only
             self._times[key] = max(own_time_ns, 1)
         return max(own_time_ns, 1)
 

@@ -94,7 +94,7 @@ def _fresh_seeds(board: SearchState, start: int) -> list[int]:
 
 
 def _fields(space: GroupedSpace) -> list[int]:
-    """Returns the axes of the space's steps, in the order of a descent."""
+    """Returns the axis of each step of the space (a parameter with its values), in the order of a descent."""
     return [space.box.field_of(name) for name in field_order([step.names[0] for step in space.steps])]
 
 

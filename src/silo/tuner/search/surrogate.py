@@ -166,7 +166,7 @@ class Surrogate:
         while len(chosen) < min(count - 1, len(board) - len(failed)):
             drawn = [generator.randrange(len(board)) for _ in range(_DRAWN)]
             drawn = [index for index in drawn if distances[index] > 0 and index not in failed]
-            if not drawn:  # all drawn configs equal chosen ones in their features, or hardly any config is left
+            if not drawn:  # every drawn config has the features of a chosen one, or hardly any config is left
                 remaining = (number for number in range(len(board)) if number not in failed and number not in chosen)
                 drawn = [next(remaining)]
             farthest = max(drawn, key=distances.__getitem__)
