@@ -149,10 +149,10 @@ class Exchange(Generic[About]):
 
 @dataclass(frozen=True, slots=True)
 class Unseen(Generic[About]):
-    """A doubt about a value whose uses a run cannot observe: further runs, after all schedules, replace the value.
+    """A doubt about a value whose uses a run cannot observe, so that the value is replaced in further runs.
 
-    If ``own`` is True, the results are compared with the results of a run with the original value; otherwise, with the
-    results of a run with the first of ``others``.
+    These runs follow the runs in all schedules. If ``own`` is True, their results are compared with the results of a
+    run with the original value; if False, with the results of a run with the first of ``doubt.others``.
     """
 
     doubt: Doubt[About]

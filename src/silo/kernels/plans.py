@@ -315,8 +315,8 @@ def _follow(
         arguments: list[Any] = []
         for parameter, value in named.items():
             tracer = stand_in_for(parameter, value, trail)
-            # The second and third try pass real tensors: torch reports its work on them. Other arrays always need a
-            # tracer.
+            # If the function failed with tracers, its second and third run get real tensors, and torch reports its work
+            # on them. Other arrays always need a tracer.
             followed = follow_arrays or not is_of_torch(value) if isinstance(tracer, TracedArray) else follow_numbers
             arguments.append(tracer if followed else value)
             if tracer is not value and not followed:

@@ -217,14 +217,14 @@ class SeenCall:
         return tuple((name, array_extents) for name, array_extents in extents if array_extents is not None)
 
 
-# the low bits of a descriptor's guard word hold its block shape (SILO_BLOCK_MASK), the bits above its layout form
+# the low bits of a descriptor's guard word hold its block shape (SILO_BLOCK_MASK), the other bits its layout
 _BLOCK_BITS = 28
 
 
 def block_shape_of(word: int) -> tuple[int, ...]:
     """Returns the block shape in a guard word (``argument_word.h``).
 
-    The word holds the rank in 3 bits, and then for each axis the logarithm of its extent in 5 bits.
+    The word holds the rank in 3 bits, and then for each axis the base-2 logarithm of its extent in 5 bits.
 
     >>> block_shape_of(2 | 6 << 3 | 5 << 8)
     (64, 32)

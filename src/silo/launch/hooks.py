@@ -35,7 +35,8 @@ class LaunchEvent:
     effect. ``tag`` is the object that the kernel's owner put into the binding, for Silo's own hooks.
 
     A replay of a plan is one launch. Then ``parts`` has the names of its kernels in order, with ``torch.NAME`` for work
-    of torch that the plan captured, and ``grid`` their number. ``parts`` is empty for a launch of one kernel.
+    of torch that the plan captured, and ``grid`` is ``(len(parts), 1, 1)``. ``parts`` is empty for a launch of one
+    kernel.
     """
 
     kernel: str

@@ -223,7 +223,7 @@ class TorchWork:
     def note(self, event: Any, stream: Any, waits: bool) -> bool:  # noqa: FBT001  # of silo.launch.plan_streams
         """Notes that a stream is to record an event or, with ``waits``, to wait for it.
 
-        Returns whether the caller should really record the event or wait for it. That is so while an operation is being
+        Returns whether the caller must then really record the event or wait for it. It must while an operation is being
         captured (the graph then has the event), and if operations are run besides being captured.
         """
         if self._capturing:

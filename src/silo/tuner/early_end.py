@@ -30,7 +30,7 @@ _BEST = 2
 
 @dataclass(frozen=True, slots=True)
 class EarlyEnd:
-    """Limits of an early end.
+    """The limits that decide whether a search ends early.
 
     Attributes:
         first: The number of configs to measure before a model chooses the next ones.

@@ -43,8 +43,8 @@ _notices = Notices()
 # With fewer measured buckets, no list is fitted: if one bucket is held out, too few remain to learn from.
 _FEWEST = 4
 _DEPTH = 6
-# A list of this depth is grown from the measured buckets alone, without the model. It replaces the model's list if it
-# saves time at held-out buckets, by more than this many standard errors of the saving.
+# A decision list of this depth is grown from the measured buckets alone, without the model. It replaces the model's
+# list if it saves time at held-out buckets, by more than this many standard errors of the saving.
 _PLAIN_DEPTH = 3
 _STANDARD_ERRORS = 2
 _MOST_WINNERS = 8  # the most configs that a list chooses among
@@ -137,7 +137,7 @@ def fitted_rules(
 
 # A leaf of the tree: for each argument the bounds of its box, ``above < value <= most``, and the config for this box.
 _Leaf = tuple[tuple[tuple[int | None, int | None], ...], Config]
-_Row = tuple[tuple[int, ...], tuple[int, ...]]  # the numbers of a bucket, and the loss of each config there
+_Row = tuple[tuple[int, ...], tuple[int, ...]]  # the key's values of a bucket, and the loss of each config there
 
 
 @lru_cache(maxsize=64)
@@ -193,7 +193,10 @@ def _foretold(model: LossModel, choices: Sequence[Config]) -> tuple[int, ...]:
 
 
 def _measured_leaves(samples: Sequence[Sample], configs: tuple[Config, ...]) -> list[_Leaf]:
-    """Grows leaves from the measured buckets alone; the model would smooth out a size at which all times change."""
+    """Grows leaves from the measured buckets alone, without the model.
+
+    If the times of all configs change at one size, the model would smooth the change out.
+    """
     rows = [
         (_numbers(sample.bucket), tuple(_measured_loss(sample, config) for config in configs)) for sample in samples
     ]

@@ -45,7 +45,7 @@ _FEWEST_CONFIGS = 12  # a model covers at least this many configs, however many 
 _SIZE = 0.15  # the distance of two sizes that are an octave apart
 _QUOTIENT = 0.25  # the distance of two quotients of a size and a parameter that are an octave apart
 _OCTAVES = 2  # the most octaves between a size and a parameter, in both directions: larger distances are clipped to it
-_MOST_WASTE = 3  # the most octaves of waste; a larger waste is clipped to it
+_MOST_WASTE = 3  # the most octaves of waste (by which whole blocks exceed a size); a larger waste is clipped to it
 # Length scales and noises of the Gaussian processes to choose among: those with the greatest likelihood are used.
 _LENGTHS = (0.7, 1.5, 3.0)
 _NOISES = (0.003, 0.02, 0.1)
@@ -388,7 +388,10 @@ class _Process:
         return self._expected(covariance @ self._weights, (1 + self._config_variance - explained) * self._deviation**2)
 
     def joint(self, points: Array, observed: Array, same_config: Array) -> tuple[Array, Array]:
-        """Returns the means and the covariance of the values at ``points``, which hold one point for each config."""
+        """Returns the means and the covariance of the losses at ``points``, which hold one point for each config.
+
+        Means and covariance are of standardized values on the scale of the Gaussian process.
+        """
         import numpy as np  # noqa: PLC0415
 
         covariance = self._kernel.between(points, observed) + self._config_variance * same_config
@@ -402,7 +405,10 @@ class _Process:
         return self._expected(means, covariance.diagonal())
 
     def joint_left_out(self, rows: Places) -> tuple[Array, Array]:
-        """Returns the means and the covariance of the values of one size's observations, predicted from all others."""
+        """Returns the means and the covariance of the losses that were observed at one size, predicted from all others.
+
+        ``rows`` are the indices of these observations. Means and covariance are as in :meth:`joint`.
+        """
         import numpy as np  # noqa: PLC0415
 
         covariance = np.linalg.inv(self._inverse[np.ix_(rows, rows)])
@@ -410,7 +416,7 @@ class _Process:
         return means, (covariance - _OFFSET - self._kernel.noise * np.eye(len(rows))) * self._deviation**2
 
     def regrets(self, values: Array) -> Array:
-        """Returns the regret for each value."""
+        """Converts standardized values on the scale of the Gaussian process to regrets."""
         return _regrets(self._scale.losses(values * self._spread + self._mean))
 
     def _expected(self, means: Array, variances: Array) -> Array:

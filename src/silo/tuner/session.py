@@ -377,7 +377,7 @@ class _Session:
             self._measure([refinement.config for refinement in proposed.values()], _SEARCH_SHARE)
 
     def _measure(self, configs: Sequence[Config], share: float) -> None:
-        """Measures configs after the search, in their order, until this fraction of the time budget is spent."""
+        """Measures configs after the search, in order, until the fraction ``share`` of the time budget is spent."""
         if not configs:
             return
         queue = deque(configs)

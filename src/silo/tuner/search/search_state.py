@@ -161,7 +161,10 @@ class Proposals(Protocol):
     """
 
     def next(self, board: SearchState) -> int | None:
-        """Returns a free config to measure next; None at the end, or if more outcomes must be observed first."""
+        """Returns a config to measure next, which was neither observed nor proposed.
+
+        Returns None at the end, or if more outcomes must be observed first.
+        """
         ...
 
 
