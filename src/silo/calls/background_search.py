@@ -157,8 +157,8 @@ def begin_search(
     """Begins the background search of a call's study, once in a process.
 
     Returns Rejected if the search can only run during the call itself. Copies the call's arguments before it returns.
-    If the search finds another config than ``decision``'s, ``launcher`` forgets its bindings between two calls, so that
-    the next call gets the winner. ``lock`` is held while a config is lowered.
+    If the search finds another config than ``decision``'s, ``launcher`` forgets the code that it has bound, between two
+    calls, so that the next call gets the winner. ``lock`` is held while a config is lowered.
     """
     study = study_key.study(context.specialization, context.bucket)
     if not searches.claim(study.key):

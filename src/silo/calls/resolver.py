@@ -62,7 +62,7 @@ decided: dict[tuple[str, str, str, str, str], None] = {}
 class Resolved:
     """The artifact that serves a call, and the decision that chose it.
 
-    The binding that serves the call holds this object in its ``tag`` field.
+    The launcher's binding (the loaded code that serves the call) holds this object in its ``tag`` field.
     """
 
     artifact: Artifact
@@ -151,7 +151,7 @@ class Resolver:
 
     @cached_property
     def _unzeroed(self) -> Launcher | HeuristicLauncher:
-        """Like :attr:`direct`, but without zeroing arguments: tuning zeroes them outside of the measured time."""
+        """Like :attr:`direct`, but without setting arguments to zero: tuning does that outside of the measured time."""
         return self._complete(self.native)
 
     def _complete(self, launcher: Launcher) -> Launcher | HeuristicLauncher:

@@ -132,8 +132,8 @@ def with_base(descriptor: Any, base: object) -> TensorDescriptor:  # noqa: ANN40
 def descriptor_slots(kernel: str, launch: LaunchInfo) -> dict[int, Packed]:
     """Returns the data that a binding needs for tensor maps and for parts of descriptors, by position in the layout.
 
-    A tensor map's data is its encoding. A part is an address, extent or stride that a descriptor passes as a parameter
-    of its own: its data are its name and the descriptor's rank.
+    A binding is loaded code that serves calls. A tensor map's data is its encoding. A part is an address, extent or
+    stride that a descriptor passes as a parameter of its own: its data are its name and the descriptor's rank.
 
     Raises:
         DeviceError: the launch info lacks a tensor map's encoding, or the driver would refuse it.

@@ -32,7 +32,7 @@ class LaunchEvent:
     """One launch. ``arguments`` holds the caller's objects by name, ``stream`` the driver's handle (0: null stream).
 
     ``effects`` holds the kernel's effects through pointers and descriptors; a parameter without an entry may have any
-    effect. ``tag`` is the object that the kernel's owner put into the binding, for Silo's own hooks.
+    effect. ``tag`` is the object that the kernel's owner attached to the loaded code, for Silo's own hooks.
 
     A replay of a plan is one launch. Then ``parts`` has the names of its kernels in order, with ``torch.NAME`` for work
     of torch that the plan captured, and ``grid`` is ``(len(parts), 1, 1)``. ``parts`` is empty for a launch of one

@@ -1,4 +1,4 @@
-"""Launchers, the native objects that calls of one kernel go through, and the bindings of loaded kernels to them."""
+"""Launchers, the native objects that calls of one kernel go through; and bindings, loaded kernels that serve calls."""
 
 from __future__ import annotations
 

@@ -113,4 +113,4 @@ def _address(owner: Any) -> int:  # noqa: ANN401
 
 native.set_scratch_allocator(
     allocate
-)  # replaces the default of silo.launch.runtime, which imports this module at each launch
+)  # replaces the default of silo.launch.runtime, which imports this module whenever a kernel needs scratch memory

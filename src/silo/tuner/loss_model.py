@@ -6,8 +6,8 @@ larger than the array, or a last block that lies partly outside of it, wastes th
 processes are averaged, each weighted by its errors on held-out sizes. The first learns losses as they are, so it
 predicts best which configs are very slow. The second learns them on a scale that magnifies the differences among good
 configs. A third prediction is the mean of a config's regrets at the measured sizes, weighted by nearness: it does not
-extrapolate, so it warns of configs that were slow nearby. The share of the third prediction in the result is the one
-with which the choices at held-out sizes cost least.
+extrapolate, so it warns of configs that were slow nearby. The third prediction has the share in the result that makes
+the choices at held-out sizes cost least.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ _NOISES = (0.003, 0.02, 0.1)
 _OWN = (0.3, 1.0)  # variances to try for the part of a config's loss that its values do not explain; 0 is tried too
 # Configs, sizes, quotients (of a size and a parameter) and waste (the octaves by which whole blocks exceed the size)
 # are four groups of features, each with its own length scale: the common one times a product of these factors. A change
-# must raise the likelihood by more than the penalty, which grows with the sum of the squared logarithms of all factors.
+# of a scale must raise the likelihood by more than the penalty, which grows with the sum of the squared logarithms of
+# all factors.
 _FACTORS = (0.5, 2.0)
 _LEAST_LENGTH, _MOST_LENGTH = 0.2, 12.0
 _PENALTY = 0.3
@@ -207,7 +208,8 @@ class LossModel:
     def draws(self, bucket: Bucket) -> Array:
         """Returns random logarithms of the regrets of ``configs`` at a size, a row each draw; equal in every run.
 
-        The regrets of similar configs are correlated in these draws; separate expectations do not show that.
+        The regrets of similar configs are correlated in these draws; the expected regrets of :meth:`predict` do not
+        show that.
         """
         own, points = self._own_nearness(bucket), self._points(bucket)
         with one_thread():
@@ -288,7 +290,7 @@ class LossModel:
             near = self._near_logs(sample.bucket, number)[places]
             winners = {other.winner for at, other in enumerate(self.samples) if at != number}
             unproven = np.array(unproven_ppm([self.configs[int(position)] for position in places], winners)) / PPM
-            # Infinity for a config that was tried only at this size: without this size, it would be unknown.
+            # added to the predictions: infinity for a config that was tried only at this size, so that it is not chosen
             smallest_known = np.where(np.isnan(near), math.inf, 0)
             for share in _SHARES:
                 chosen = int(np.argmin(_mixed(regrets, near, share) + unproven + smallest_known))

@@ -89,7 +89,7 @@ class CompilerWinner:
 
     @property
     def code(self) -> tuple[Config, Artifact]:
-        """The config and its artifact, as a pair that a bench accepts."""
+        """The config and its artifact, as a pair that ``side_by_side`` of :mod:`silo.measuring.benches` accepts."""
         return self.winner.config, self.artifact
 
     @property
