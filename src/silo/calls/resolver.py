@@ -456,9 +456,10 @@ class Resolver:
         return decide_call(self._kernel, study_key, context, mode, can_measure, carry, promising)
 
     def carry(self, context: CallContext) -> tuple[Config, ...]:
-        """Carries an earlier compiler's decision over to a call's study, which has no trials.
+        """Decides a call's study without measuring, by the trials of an earlier compiler that still hold.
 
-        Returns the result of :func:`silo.measuring.earlier_studies.carry_decision`: the configs to try first.
+        Called only for a study without trials. Returns the result of
+        :func:`silo.measuring.earlier_studies.carry_decision`: the configs to try first.
         """
         from silo.measuring.earlier_studies import carry_decision  # noqa: PLC0415  # decided calls skip it
         from silo.measuring.evaluators import CompiledArtifacts  # noqa: PLC0415

@@ -316,7 +316,10 @@ def is_descriptor_type(kind: type) -> bool:
 
 
 def notice(kind: type) -> None:
-    """Connects the library of an argument's type. The native module calls this once for every new type."""
+    """Connects the array library of an argument's type, so that the native module can read arrays of this type.
+
+    The native module calls this once for every new type.
+    """
     if kind in _connecting:
         return
     if is_descriptor_type(kind):

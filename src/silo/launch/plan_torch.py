@@ -432,9 +432,9 @@ def _tensors(torch: Any, values: Any) -> list[Any]:
 def torch_work(
     plan: str, launches: Sequence[Any], *, run: bool = False, pool: Pool | None = None
 ) -> Generator[TorchWork]:
-    """Watches torch's work until the block ends.
+    """Captures torch's operations until the block ends; yields the object that collects them.
 
-    ``launches`` is the growing list of the plan's launches; if torch is not loaded, the result stays empty.
+    ``launches`` is the growing list of the plan's launches; if torch is not loaded, nothing is collected.
 
     Operations on a GPU are captured, and with ``run`` also run. Operations that only make views, or allocate memory
     without writing to it, are not captured. New memory is allocated in ``pool``, if one is passed.

@@ -62,7 +62,7 @@ class Bench(Protocol):
     """Runs and times candidates on one set of arguments. Failures of a candidate are raised as LaunchErrors."""
 
     def start(self) -> None:
-        """Prepares for the first candidate: begins steps that take long, and returns at once."""
+        """Begins the steps that take long (starting a process, copying arguments), and returns at once."""
         ...
 
     def results(self, config: Config, artifact: Artifact) -> Mapping[str, NDArray[Any]]:

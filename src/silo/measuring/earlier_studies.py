@@ -173,10 +173,11 @@ _TIME_SHARE = 0.5  # the fraction of a session's time budget that comparing code
 def carry_decision(
     study: Study, reach: ReachableConfigs, artifacts: CandidateArtifacts, store: StoreBase
 ) -> tuple[Config, ...]:
-    """Decides a study without measuring, if all decisive configs of an earlier study still compile to the same code.
+    """Decides a study without measuring, if an earlier study's contenders still compile to the same code.
 
-    The trials of these configs are then carried over, so that the study has the earlier winner. The decisive configs
-    are compiled for the comparison. The progress of first calls with the earlier study is carried over too.
+    This must hold for all contenders and their references. Their trials are then copied to ``study``, which so gets the
+    earlier winner. The contenders and references are compiled for the comparison. The progress of first calls with the
+    earlier study is copied too.
 
     Returns:
         The contenders of the latest earlier study if no earlier study decides. Empty if one decides, or if there are
@@ -200,10 +201,12 @@ def carry_decision(
 def carry_trials(
     study: Study, reach: ReachableConfigs, artifacts: CandidateArtifacts, store: StoreBase, budget: Budget
 ) -> int:
-    """Carries over the trials of every config that compiles to the same code today, and returns their number.
+    """Copies to ``study`` the earlier trials of each config that compiles to the same code today.
+
+    Returns the number of these trials.
 
     The configs of earlier studies that have no trial in ``study`` are compiled, the best first: at most as many as the
-    budget lets a session evaluate, and during at most half of its time.
+    budget lets a session evaluate, and during at most half of the budget's time.
     """
     begin, carried = time.monotonic(), 0
     remaining = budget.evaluations

@@ -98,10 +98,11 @@ def deployed_config(path: Path | None, study: Study) -> Config | None:
 
 
 def update_lock(path: Path, outcomes: Sequence[TuneOutcome]) -> list[LockRow]:
-    """Decides the study of each outcome, starting from the file's present content, and replaces the file atomically.
+    """Decides the config to deploy for the study of each outcome, and replaces the file atomically.
 
-    A deployed config stays unless another is faster beyond the noise; see :func:`silo.tuner.lock.choose`. Entries of
-    other studies stay. Several processes may update one file: each starts from the content that the previous one wrote.
+    A config that the file deploys stays unless another is faster beyond the noise; see :func:`silo.tuner.lock.choose`.
+    Entries of other studies stay. Several processes may update one file: each starts from the content that the previous
+    one wrote.
 
     Raises:
         LockError: the file exists and is not a lock, or cannot be written; it is unchanged then.

@@ -91,9 +91,9 @@ def known_well_enough(
 def shortlist_measured(
     configs: Sequence[Config], costs: Mapping[bytes, float | None], rule: EarlyEnd = EarlyEnd()
 ) -> Decision:
-    """Decides whether the search ends because the shortlisted ones of ``configs`` are measured, and one works. Pure.
+    """Decides whether the search ends because all shortlisted configs are measured, and one of them works. Pure.
 
-    ``configs`` and ``costs`` are as in :func:`known_well_enough`.
+    ``configs`` and ``costs`` are as in :func:`known_well_enough`; ``rule.shortlist`` holds the shortlisted configs.
     """
     if not rule.shortlist:
         return Rejected("other sizes predict no shortlist")

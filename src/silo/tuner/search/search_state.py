@@ -169,7 +169,7 @@ class Proposals(Protocol):
 
 
 class ProposalSearcher:
-    """Implements :class:`silo.core.protocols.Searcher` by means of proposals.
+    """A searcher whose suggestions come from :class:`Proposals`. Implements :class:`silo.core.protocols.Searcher`.
 
     A config that is observed although it was never suggested is not suggested later.
     """
