@@ -53,7 +53,7 @@ __all__ = ["Resolved", "Resolver"]
 _log = logging.getLogger("silo")
 
 
-# The decisions that this process's calls were bound to: kernel, source, target, bucket, config. Read by
+# The decisions that calls of this process use, as (kernel, source, target, bucket, config). Read by
 # silo.kernels.agreement.
 decided: dict[tuple[str, str, str, str, str], None] = {}
 

@@ -237,7 +237,7 @@ _LOST = (
 
 
 def _watch_exceptions() -> None:
-    """Installs hooks that write a report if an uncaught exception (of any thread) has a text of ``_LOST``."""
+    """Installs hooks that write a report if an uncaught exception, of any thread, says that a GPU's context is lost."""
     before, before_thread = sys.excepthook, threading.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -530,7 +530,7 @@ class FormMaker:
     def _memory(self, position: tuple[int, int] | int | None, regions: Sequence[tuple[int, int]]) -> int:
         """Returns the number by which nodes refer to a piece of memory, so that nodes which share memory are found.
 
-        Returns -1 for a parameter without memory, and for memory beyond the first ``_MOST_MEMORIES``: a launch that
+        Returns -1 for a parameter without memory, and for memory beyond the first 64 pieces: a launch that
         uses it waits for all others.
         """
         if position is None:

@@ -1,4 +1,4 @@
-"""Benches run and time candidates, in this process or in a separate one, so that a fault ends only that process."""
+"""Benches run and time candidates: in this process, or in a separate one, whose faults do not end this process."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Findings:
 
     @property
     def best_ns(self) -> int | None:
-        """The smallest ``counts_ns`` of all measurements, in nanoseconds; None before the first measurement."""
+        """The smallest median time (``Measured.counts_ns``) of all measurements; None before the first one."""
         return self._best_ns
 
     @property

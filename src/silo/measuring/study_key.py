@@ -1,4 +1,4 @@
-"""The study key of a call: the study of its bucket, and dispatch rules made from the studies of other buckets."""
+"""The study key of a call: it gives the study of the call's bucket, and dispatch rules from other buckets' studies."""
 
 from __future__ import annotations
 

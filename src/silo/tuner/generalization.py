@@ -291,8 +291,8 @@ def held_out_losses(model: LossModel, number: int) -> dict[Config, int]:
     """Returns the losses by which to choose among the configs of bucket ``number``, as if it had not been measured.
 
     Only configs that other buckets tried too are included. A loss is the regret that the other buckets predict, in
-    millionths. A config that won at no other bucket gets ``UNPROVEN_PPM`` added, because it must be predicted better
-    than a winner by that much.
+    millionths. A config that won at no other bucket gets 2 % (``UNPROVEN_PPM``) added, because it must be predicted
+    better than a winner by that much.
     """
     others = [*model.samples[:number], *model.samples[number + 1 :]]
     tried = {config for other in others for config, _ in other.times}

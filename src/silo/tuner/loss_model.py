@@ -262,7 +262,7 @@ class LossModel:
         return self._config_of[rows], self._shares @ np.stack(self._held_out)[:, rows]
 
     def _near_logs(self, bucket: Bucket, without: int | None = None) -> Array:
-        """Returns the mean of ``log1p`` of each config's regrets at the measured sizes, weighted by nearness.
+        """Returns the mean of the logarithms of 1 + regret of each config at the measured sizes, weighted by nearness.
 
         ``without`` is the index of a sample to leave out. NaN for a config that was tried at no other size.
         """

@@ -62,8 +62,8 @@ class Shortlist:
 def shortlist(generalization: Generalization, values: Bucket, space_size: int) -> Shortlist | None:
     """Returns the shortlist of a size, or None without a model of the sizes or if the size was measured. Pure.
 
-    ``space_size`` is the number of configs of the space. A size has many measured configs if all of them worked there,
-    or at least ``_MANY``.
+    ``space_size`` is the number of configs of the space. A size has many measured configs if all configs of the space
+    worked there, or at least ``_MANY`` (12).
     """
     model = generalization.fitted.model
     bucket = bucket_of(values)
