@@ -271,8 +271,8 @@ def early_end_of(target: Target, effort: TimeSpent, predicted: Shortlist | None 
     """Returns the conditions under which a search ends before its budget is spent; None if it must not end early.
 
     Searches end early only on a CPU, where compiling takes most of the time, and only once for a study: the next search
-    measures the remaining configs. A search may end after the configs of the shortlist ``predicted`` if such shortlists
-    are good: if, for sizes that were measured, the best config of the predicted shortlist is on average slower than the
+    measures the remaining configs. A search may end after the configs of the shortlist ``predicted`` if shortlists are
+    good at the sizes that were measured: there, the best config of a predicted shortlist is on average slower than the
     winner by at most the fraction ``EarlyEnd.gain``.
     """
     if target.kind != "cpu" or effort.ended_early:

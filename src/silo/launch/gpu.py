@@ -134,9 +134,9 @@ class GpuDevice:
         """Loads a kernel in the device's primary context, which the first load creates.
 
         Consent is not needed, because the code runs on the device, not in this process. But the parameters are checked:
-        a launch passes a list of parameters that is made by the launch info's layout, and the driver reads from it
-        parameters in the number and sizes that the code declares. If the layout and the code differ, the driver reads
-        other memory of this process.
+        a launch passes the parameters that the launch info's layout lists, and the driver reads parameters of the
+        number and sizes that the code declares. If the layout and the code differ, the driver reads other memory of
+        this process.
 
         Raises:
             DeviceError: code of another kind, code the driver refuses, a launch the device cannot do, or code whose

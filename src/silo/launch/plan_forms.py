@@ -38,9 +38,9 @@ class SeenLaunch(NamedTuple):
     """One launch in a recording, with the fields that ``native.record`` gives it.
 
     ``slots`` has each argument as a 64-bit word: an address, a number, or for a tensor descriptor its index in
-    ``described``, which holds the descriptor's address, whether elements outside read as NaN, whether float32 is
-    rounded, shape and strides. ``grid`` is the object that the call passed as its grid, or None for the declared grid;
-    ``called`` is nonzero if a callable returned it.
+    ``described``. An entry of ``described`` holds the descriptor's address, whether elements outside read as NaN,
+    whether float32 is rounded, and the shape and strides. ``grid`` is the object that the call passed as its grid, or
+    None for the declared grid; ``called`` is nonzero if a callable returned it.
     """
 
     launcher: native.Launcher

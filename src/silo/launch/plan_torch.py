@@ -47,10 +47,10 @@ class TorchNode(NamedTuple):
     stream: int
 
 
-# The streams that captures with a shared pool use, one for each device and each stream that the program uses (the
-# program's own streams are not captured). torch reuses memory freed on a stream only for work on the same stream, since
-# work on another stream may run at the same time. All recordings with a shared pool use these streams, so that a
-# recording can reuse the memory of another.
+# The streams on which captures with a shared pool run, one for each device and each stream that the program uses
+# (captures do not run on the program's own streams). torch reuses memory freed on a stream only for work on the same
+# stream, since work on another stream may run at the same time. All recordings with a shared pool use these streams, so
+# that a recording can reuse the memory of another.
 _streams_of_pools: dict[tuple[int, int], Any] = {}
 
 

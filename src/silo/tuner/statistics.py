@@ -269,8 +269,8 @@ class Scales:
     """The nominal times of references, and the samples and intervals of trials scaled by these times.
 
     The nominal time of a reference that was itself measured beside another reference is its scaled time in that
-    measurement. The nominal time of the first reference is the lower quartile of the medians that it had beside all
-    others, which slow phases hardly affect.
+    measurement. The nominal time of the first reference is the lower quartile of its medians beside all other configs,
+    because slow phases of the machine hardly affect this quartile.
     """
 
     def __init__(self, trials: Iterable[Trial]) -> None:
