@@ -67,7 +67,7 @@ class _RefusedError(Exception):
 
 @dataclass
 class _State:
-    """The state of one judgement."""
+    """The progress of one judgement: the stage that it reached, and what the stages have found so far."""
 
     submission: Submission
     shape_seed: int

@@ -172,7 +172,7 @@ class Kernel(DeclaredKernel):
             from silo.building.prepared_calls import refuse_zeroing  # noqa: PLC0415  # few kernels do
 
             refuse_zeroing(self, "bind")
-        if self.checking:  # checking mode needs the full launcher
+        if self.checking:  # a bound launcher cannot check launches
             return self.launcher if grid is None else self.launcher[grid]
         return self.resolver.bind(args, grid, kwargs)
 

@@ -38,7 +38,7 @@ _SCALARS: dict[AbiType, Any] = {
     AbiType.FP32: ctypes.c_float,
     AbiType.FP64: ctypes.c_double,
 }
-_ALIGNMENT = 64  # in bytes, of scratch memory
+_ALIGNMENT = 64  # the alignment of scratch memory in bytes
 
 
 _ENTER = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32)

@@ -519,7 +519,7 @@ def available_memory() -> int | None:
 
 # ---- Resources that launches may use: threads of the CPU, and multiprocessors that are reserved for others ----
 
-# The limit of the native thread pool.
+# The most threads of the native thread pool.
 MAX_THREADS = 1024
 
 _applied: tuple[int, int, str] | None = None

@@ -234,7 +234,7 @@ def make_triton_launcher(
     names = parameters.names
 
     def miss(raw: RawCall, function: object, own_way: Callable[[], object]) -> tuple[object, object]:
-        del function  # always the kernel of this launcher
+        del function  # unused: it is always the kernel of this launcher
         connect_loaded()
         return on_miss(read_call(name, names, raw), own_way)
 

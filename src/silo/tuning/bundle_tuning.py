@@ -583,7 +583,7 @@ class _Table:
     samples: dict[Bucket, Sample] = field(default_factory=dict[Bucket, Sample])
 
     def rules(self, names: tuple[str, ...]) -> BundleRules:
-        """Makes the rules; ``names`` are the key's arguments."""
+        """Makes the bundle's dispatch rules from the table; ``names`` are the arguments of the kernel's key."""
         target, signature, extents = self.key
         configs = {bucket: compiled_config.config for bucket, compiled_config in self.decided.items()}
         samples = tuple(self.samples.values())
