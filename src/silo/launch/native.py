@@ -1,8 +1,8 @@
 """Imports the native module (no other Python module does), and registers the functions that it calls back.
 
-A GPU's driver is opened when it is first needed. An array library is connected when one of its arrays first appears in
-a call; this module imports no array library. The settings for CPU threads and reserved multiprocessors apply to all
-launches of the process.
+A GPU's driver is opened when it is first needed. An array library is connected, so that the native module can read its
+arrays, when one of these first appears in a call; this module imports no array library. The settings for CPU threads
+and reserved multiprocessors apply to all launches of the process.
 """
 
 from __future__ import annotations

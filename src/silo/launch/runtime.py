@@ -189,8 +189,8 @@ def make_bound_launcher(
     """Makes a launcher that sends every call to one binding without a guard.
 
     The caller guarantees that each call fulfills the assumptions of the binding's code about alignment, divisibility
-    and values that are constants in the code. These are not checked. Checked nevertheless, at almost no cost: kinds,
-    dtypes and ranges of the arguments, and their device.
+    and values that are constants in the code. These are not checked. The launcher still checks, at almost no cost, the
+    kinds, dtypes and ranges of the arguments, and their device.
 
     Args:
         name: the kernel's name, for messages.

@@ -484,7 +484,7 @@ class Generalization:
 
     @property
     def text(self) -> str:
-        """Text for people: the configs that cover unmeasured sizes, and the time that their rule loses."""
+        """Text for people: the configs that cover unmeasured sizes, and the time that these choices lose."""
         configs = ConfigSet(step.config for step in self.fitted.unseen.steps) if self.fitted.unseen else ConfigSet(())
         few = f"{len(configs)} configs cover the other sizes ({'; '.join(map(str, configs))}): " if configs else ""
         return f"sizes that were not measured: {few}{self.fitted.reason}"

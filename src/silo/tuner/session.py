@@ -58,7 +58,7 @@ _MOST_REPEATS = 16
 _COMPARE_SHARE = 0.25
 # The most configs that are compiled in advance while the search may end early.
 _AHEAD_OF_AN_END = 2
-# The evaluations of the default searcher in a session without any limit. A budget replaces this limit.
+# The most evaluations of the default searcher in a session without any limit. A budget replaces this limit.
 _DEFAULT_EVALUATIONS = 256
 
 

@@ -102,7 +102,10 @@ class Results:
 
     @property
     def header(self) -> dict[str, Any]:
-        """The members of the outermost object, except those that hold rows. Raises ValueError for another form."""
+        """The members of the outermost object, except those that hold rows.
+
+        Raises ValueError if the file has another form.
+        """
         if self._header is None:
             members: dict[str, Any] = {}
             holders: list[str] = []

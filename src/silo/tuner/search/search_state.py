@@ -249,13 +249,13 @@ Questions: TypeAlias = "Generator[Sequence[int], None, None]"
 
 
 class Ordered:
-    """Proposes the configs of ``indices`` that are free, one after another."""
+    """Proposes those configs of ``indices`` that were neither observed nor proposed, one after another."""
 
     def __init__(self, indices: Iterable[int]) -> None:
         self._indices = iter(indices)
 
     def next(self, board: SearchState) -> int | None:
-        """Returns the next free config; None at the end."""
+        """Returns the next config that was neither observed nor proposed; None at the end."""
         return next((index for index in self._indices if board.is_free(index)), None)
 
 

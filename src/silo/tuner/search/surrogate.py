@@ -87,9 +87,10 @@ class Surrogate:
             return self._next(board)
 
     def near_best(self, board: SearchState) -> int | None:
-        """Returns the free neighbour of the best config that is predicted to be fastest.
+        """Returns the neighbour of the best config that is predicted to be fastest.
 
-        Returns None if no neighbour is free, or if the model is not trusted.
+        Only neighbours that were neither observed nor proposed are rated. Returns None if all of them were, or if the
+        model is not trusted.
         """
         with one_thread():
             return self._near_best(board)
