@@ -124,11 +124,11 @@ def earlier_studies(study: Study, records: RecordStore, reach: ReachableConfigs)
 
 
 def carried_before(trials: Iterable[Trial], earlier_trials: Iterable[Trial]) -> dict[str, str]:
-    """Finds the artifacts of an earlier study whose trials were already carried over to today's study. Pure.
+    """Finds the artifacts of an earlier study whose trials were already copied to today's study. Pure.
 
     Args:
         trials: the trials of the earlier study.
-        earlier_trials: the trials of today's study, which include the trials that were carried over.
+        earlier_trials: the trials of today's study, which include the trials that were copied.
 
     Returns:
         The key of each of these artifacts, with the key of today's artifact that has the same code.
@@ -175,9 +175,9 @@ def carry_decision(
 ) -> tuple[Config, ...]:
     """Decides a study without measuring, if an earlier study's contenders still compile to the same code.
 
-    This must hold for all contenders and their references. Their trials are then copied to ``study``, which so gets the
-    earlier winner. The contenders and references are compiled for the comparison. The progress of first calls with the
-    earlier study is copied too.
+    All contenders and their references must do so. Their trials are then copied to ``study``, which so gets the earlier
+    winner. The contenders and references are compiled for the comparison. The progress of first calls with the earlier
+    study is copied too.
 
     Returns:
         The contenders of the latest earlier study if no earlier study decides. Empty if one decides, or if there are

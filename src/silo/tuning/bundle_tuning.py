@@ -112,7 +112,7 @@ class Compared:
 
 
 Challenge = Callable[[CompilerWinner, CompilerWinner], tuple[Decision, "int | None"]]
-"""A function of the best code so far and another compiler's code: whether the other replaces it, and its relative time.
+"""A function that decides whether another compiler's code replaces the best code so far, and returns its relative time.
 
 The time is in millionths of the best code's time, or None if the other code is wrong.
 """

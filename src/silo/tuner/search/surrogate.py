@@ -89,7 +89,7 @@ class Surrogate:
     def near_best(self, board: SearchState) -> int | None:
         """Returns the neighbour of the best config that is predicted to be fastest.
 
-        Only neighbours that were neither observed nor proposed are rated. Returns None if all of them were, or if the
+        Neighbours that were observed or proposed are left out. Returns None if no other neighbour exists, or if the
         model is not trusted.
         """
         with one_thread():
