@@ -157,8 +157,8 @@ def begin_search(
     """Begins the background search of a call's study, once in a process.
 
     Returns Rejected if the search can only run during the call itself. Copies the call's arguments before it returns.
-    If the search finds another config than ``decision``'s, ``launcher`` forgets its bindings between two calls, so that
-    the next call gets the winner. ``lock`` is held while a config is lowered.
+    If the search finds another config than ``decision``'s, ``launcher`` forgets the code that it has bound, between two
+    calls, so that the next call gets the winner. ``lock`` is held while a config is lowered.
     """
     study = study_key.study(context.specialization, context.bucket)
     if not searches.claim(study.key):
@@ -182,8 +182,8 @@ def begin_search(
         bench.close()
         searches.release(study.key)
         return Rejected(str(error))
-    # This Compilation serves background searches alone. It has no time limit learned from other configs, because the
-    # time in which a process waits for a CPU would count too and exceed the limit.
+    # This Compilation (without ``trials=True``) never gives a config up because it compiles much longer than others: in
+    # the background, a long time may only mean that the process waited for a CPU.
     compilation = Compilation(session().background, kernel.source)
     artifacts = _PacedArtifacts(compilation, variant_of, lock)
     live = LiveSearch(kernel, context, study_key, variant_of, bench, artifacts, timeouts_count=False)

@@ -186,7 +186,10 @@ def deterministic_remark(context: CallContext) -> str:
 
 
 class NumericsOf:
-    """The numerics of a kernel's variants. Variants that differ only in compiler options are lowered once."""
+    """The facts that decide the results of a kernel's variants: order-dependent operations, and stored values.
+
+    Variants that differ only in compiler options are lowered once.
+    """
 
     def __init__(self, kernel: DeclaredKernel) -> None:
         self._kernel = kernel

@@ -137,7 +137,7 @@ def tuned_live(
 class LiveSearch:
     """The search of one call's study. Candidates run on a bench, which holds copies of the call's arguments.
 
-    ``timeouts_count``: see :class:`silo.tuner.session_values.SessionScope`.
+    ``timeouts_count``: whether a config that passes a time limit has failed. If False, the machine counts as the cause.
     """
 
     kernel: DeclaredKernel
@@ -159,7 +159,8 @@ class LiveSearch:
         Logs one line. Returns None, with a warning that ``unmeasured`` is used, if no config works.
         """
         study, study_key = self.study, self.study_key
-        # _scope() must run before _note() below, which records that this study has begun
+        # _scope() reads whether an earlier search was cut off. After _note(BEGUN) below, this search would look like
+        # one.
         space, scope = _scope(self.kernel, self.context, study_key, study, self.variant_of)
         objective = wanted_objective()
         predicted = self._shortlist(space)
@@ -216,7 +217,10 @@ class LiveSearch:
         return predicted if predicted and all(config in space for config in predicted.configs) else None
 
     def _seeds(self, space: SearchSpace, predicted: Shortlist | None) -> tuple[Seed, ...]:
-        """Returns the configs to try first: those of earlier studies or else, on a CPU, those with promising grids."""
+        """Returns the configs to try first: the shortlist ``predicted``, and configs of earlier studies.
+
+        Without either, returns on a CPU the configs of :func:`most_promising`, after the space's first config.
+        """
         locked = lock_of(self.kernel)
         near = study_seeds(self.study, space, self.study_key.records, locked[0] if locked else None)
         if predicted is not None:
@@ -236,7 +240,7 @@ def most_promising(
     variant_of: Callable[[Config], Variant],
     limit: int,
 ) -> tuple[Config, ...]:
-    """Returns at most ``limit`` configs of a declared space, ordered by how promising their grids for this call are.
+    """Returns at most ``limit`` configs of a declared space, best first: about four programs for each thread are best.
 
     The result is empty for other devices than a CPU, for a space that consists of groups of choices, and for a space
     that a heuristic has ordered.
@@ -267,8 +271,8 @@ def early_end_of(target: Target, effort: TimeSpent, predicted: Shortlist | None 
     """Returns the conditions under which a search ends before its budget is spent; None if it must not end early.
 
     Searches end early only on a CPU, where compiling takes most of the time, and only once for a study: the next search
-    measures the remaining configs. A search may end after the configs of the shortlist ``predicted`` if such shortlists
-    are good: if, for sizes that were measured, the best config of the predicted shortlist is on average slower than the
+    measures the remaining configs. A search may end after the configs of the shortlist ``predicted`` if shortlists are
+    good at the sizes that were measured: there, the best config of a predicted shortlist is on average slower than the
     winner by at most the fraction ``EarlyEnd.gain``.
     """
     if target.kind != "cpu" or effort.ended_early:

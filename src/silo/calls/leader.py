@@ -89,9 +89,9 @@ def led_config(
 
 
 def led(path: Path, subject: str, written: Callable[[], T | None], decide: Callable[[], T]) -> T:
-    """Returns the decision in a lock file.
+    """Returns the decision that a lock file holds, or will hold once the leader has measured.
 
-    Without a decision, one process calls ``decide`` while the others wait for it.
+    Without a decision in the file, one process calls ``decide`` while the others wait for it.
 
     Args:
         path: the lock file; the lease is a file beside it.

@@ -53,7 +53,7 @@ __all__ = ["Resolved", "Resolver"]
 _log = logging.getLogger("silo")
 
 
-# The decisions that this process's calls were bound to: kernel, source, target, bucket, config. Read by
+# The decisions that calls of this process use, as (kernel, source, target, bucket, config). Read by
 # silo.kernels.agreement.
 decided: dict[tuple[str, str, str, str, str], None] = {}
 
@@ -62,7 +62,7 @@ decided: dict[tuple[str, str, str, str, str], None] = {}
 class Resolved:
     """The artifact that serves a call, and the decision that chose it.
 
-    The binding that serves the call holds this object in its ``tag`` field.
+    The launcher's binding (the loaded code that serves the call) holds this object in its ``tag`` field.
     """
 
     artifact: Artifact
@@ -98,7 +98,10 @@ class Resolver:
         )
 
     def launcher_accepting(self, accept: Callable[[Artifact], None]) -> Launcher | HeuristicLauncher:
-        """Makes a launcher that passes the artifact for each new guard code to ``accept``, which may raise."""
+        """Makes a launcher that calls ``accept`` with the artifact for each new guard code, before the first launch.
+
+        If ``accept`` raises, nothing is launched and the caller gets the exception.
+        """
 
         def on_miss(call: SeenCall) -> Binding:
             binding = self._on_miss(call)
@@ -148,7 +151,7 @@ class Resolver:
 
     @cached_property
     def _unzeroed(self) -> Launcher | HeuristicLauncher:
-        """Like :attr:`direct`, but without zeroing arguments: tuning zeroes them outside of the measured time."""
+        """Like :attr:`direct`, but without setting arguments to zero: tuning does that outside of the measured time."""
         return self._complete(self.native)
 
     def _complete(self, launcher: Launcher) -> Launcher | HeuristicLauncher:
@@ -453,9 +456,10 @@ class Resolver:
         return decide_call(self._kernel, study_key, context, mode, can_measure, carry, promising)
 
     def carry(self, context: CallContext) -> tuple[Config, ...]:
-        """Carries an earlier compiler's decision over to a call's study, which has no trials.
+        """Decides a call's study without measuring, by the trials of an earlier compiler that still hold.
 
-        Returns the result of :func:`silo.measuring.earlier_studies.carry_decision`: the configs to try first.
+        Called only for a study without trials. Returns the result of
+        :func:`silo.measuring.earlier_studies.carry_decision`: the configs to try first.
         """
         from silo.measuring.earlier_studies import carry_decision  # noqa: PLC0415  # decided calls skip it
         from silo.measuring.evaluators import CompiledArtifacts  # noqa: PLC0415

@@ -43,7 +43,7 @@ class CheckedCode(Protocol[CallT_contra]):
 
 
 class LaunchableKernel(Generic[Call]):
-    """Implements :class:`silo.core.protocols.CheckedKernel` for each kind of kernel.
+    """A checked kernel that a binding can launch: implements :class:`silo.core.protocols.CheckedKernel` for every kind.
 
     A binding launches ``loaded``, a function of this process that makes the runs of the check. ``launch`` is the
     kernel's launch info and ``effects`` its effect through each parameter of the layout. ``name`` is the kernel's name.
@@ -159,7 +159,10 @@ class NativeKernel(LaunchableKernel[NativeCall]):
         )
 
     def entry(self, params: int, grid: Any, begin: int, _end: int, scratch: int | None, _context: int) -> int:  # noqa: ANN401
-        """Called by the thread pool for each chunk of programs; the first call checks all programs."""
+        """Checks all programs if called for the first chunk of programs, and does nothing for the other chunks.
+
+        The thread pool calls this for each chunk. Returns 0, or 1 if the check failed.
+        """
         if begin != 0:
             return 0
         size = cast("tuple[int, int, int]", tuple(grid[:3]))
@@ -170,7 +173,7 @@ class NativeKernel(LaunchableKernel[NativeCall]):
 
 
 class LibraryKernel(LaunchableKernel[tuple[Any, ...]]):
-    """A checked kernel that is called with the objects of a call, in the order of the kernel's parameters."""
+    """A checked kernel that is called with a launch's argument objects, in the order of the kernel's parameters."""
 
     def __init__(
         self, name: str, launch: LaunchInfo, effects: tuple[Effect, ...], code: CheckedCode[tuple[Any, ...]]

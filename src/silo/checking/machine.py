@@ -149,10 +149,10 @@ class Exchange(Generic[About]):
 
 @dataclass(frozen=True, slots=True)
 class Unseen(Generic[About]):
-    """A doubt about a value whose uses a run cannot observe: further runs, after all schedules, replace the value.
+    """A doubt about a value whose uses a run cannot observe, so that the value is replaced in further runs.
 
-    If ``own`` is True, the results are compared with the results of a run with the original value; otherwise, with the
-    results of a run with the first of ``others``.
+    These runs follow the runs in all schedules. If ``own`` is True, their results are compared with the results of a
+    run with the original value; if False, with the results of a run with the first of ``doubt.others``.
     """
 
     doubt: Doubt[About]
@@ -328,7 +328,7 @@ def _weighed(
             effect = _effect(launch, schedule, Exchange((doubt,), other), results)
             if effect is not None:
                 return launch.doubt_finding(doubt, other, effect, schedule)
-        # No value has an effect alone, so the first of them is reported.
+        # No value alone has an effect, so the first of ``changed`` is reported.
         return launch.doubt_finding(changed[0], other, None, schedule)
     return None
 

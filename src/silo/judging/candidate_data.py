@@ -75,7 +75,7 @@ class CaseShape:
 
 @frozen
 class VariantData:
-    """One variant of a candidate's kernel: text for checks, parameter layout, and compile jobs."""
+    """One variant of a candidate's kernel: the text of its checked code, the parameter layout, and the compile jobs."""
 
     variant: Variant
     text: str
@@ -253,7 +253,7 @@ def _holds(fact: Fact, value: object) -> bool:
 
 
 def read_messages(reply: bytes) -> list[tuple[dict[str, Any], tuple[bytes, ...]]]:
-    """Returns the messages of a process, up to the first bytes that are no message."""
+    """Returns the messages that a process sent; reading stops at the first bytes that are not a message."""
     messages: list[tuple[dict[str, Any], tuple[bytes, ...]]] = []
     place = 0
 

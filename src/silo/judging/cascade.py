@@ -57,7 +57,7 @@ class Submission:
 
 
 class _RefusedError(Exception):
-    """Ends a judgement at a stage, with reasons."""
+    """Raised to end a judgement: holds the stage at which the candidate is refused, and the reasons."""
 
     def __init__(self, stage: str, *reasons: str) -> None:
         super().__init__(*reasons)
@@ -67,7 +67,7 @@ class _RefusedError(Exception):
 
 @dataclass
 class _State:
-    """The state of one judgement."""
+    """The progress of one judgement: the stage that it reached, and what the stages have found so far."""
 
     submission: Submission
     shape_seed: int
@@ -89,11 +89,11 @@ class Judge:
     """Judges candidates of one task.
 
     An accepted candidate is timed against the task's baseline on ``device``: "cpu", or None for no timing. With
-    ``fleet``, agents with a GPU launch and time each candidate that is right on the CPU. ``allow_weak`` accepts a
-    system that confines candidates less than Silo requires. ``seconds`` is the longest time to measure one candidate.
-    Candidates are also compiled for ``targets``, GPUs that this machine need not have, and the resources of that code
-    are compared with the task's limits. ``processes`` may be shared between judges; without it the judge starts its
-    own.
+    ``fleet``, agents with a GPU launch and time each candidate whose results are right on the CPU. ``allow_weak``
+    accepts a system that confines candidates less than Silo requires. ``seconds`` is the longest time to measure one
+    candidate. Candidates are also compiled for ``targets``, GPUs that this machine need not have, and the resources of
+    that code are compared with the task's limits. ``processes`` may be shared between judges; without it the judge
+    starts its own.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class Judge:
         data = self._lowered(state, [*shapes, timed])
         state.stage = "bounds"
         self._bounded(data)
-        # The values are drawn only now, after the candidate's process has ended.
+        # The candidate's process has ended, so the candidate cannot learn the values that are drawn now.
         cases = self._cases(state.shape_seed, secrets.randbits(62))
         if [case.shape for case in cases] != shapes:
             raise CaseError(f"the task {self._task.name} draws other shapes from the same seed: use draw alone")
@@ -472,7 +472,10 @@ class Judge:
 
 @frozen
 class _Outcome:
-    """The messages of a confined process, without the first one about its confinement, and how the process ended."""
+    """The outcome of a confined process: its messages, and how it ended.
+
+    The process's first message describes its confinement; it is in ``confined`` and not in ``messages``.
+    """
 
     ended: Ended
     confined: Confined
@@ -551,7 +554,10 @@ def _first_case(launch: LaunchData) -> LaunchData:
 
 
 def _with(data: CandidateData, launches: tuple[LaunchData, ...], variants: list[int] | None) -> CandidateData:
-    """Returns the data with only some launches and, if ``variants`` lists them, only these variants."""
+    """Returns a candidate's data with only some of its launches and variants.
+
+    ``launches`` are the launches to keep, ``variants`` the indices of the variants to keep (None: all).
+    """
     if variants is None:
         return CandidateData(data.kernel, data.kind, data.variants, launches)
     places = {old: new for new, old in enumerate(variants)}

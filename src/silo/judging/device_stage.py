@@ -25,7 +25,9 @@ from silo.tuning.agents.sent_launches import LaunchResults, SentLaunch, SentLaun
 __all__ = ["MARGIN_PPM", "DeviceCodes", "GpuStage", "local_fleet"]
 
 MARGIN_PPM: Final = 10_000
-"""Candidate and baseline are timed on each device until it is clear whether they differ by this many millionths."""
+"""Candidate and baseline are timed on each device until it is clear whether their times differ by more than this many
+millionths.
+"""
 
 
 def local_fleet(device: str, wait_s: float = 120.0) -> Fleet:

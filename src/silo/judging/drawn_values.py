@@ -1,4 +1,4 @@
-"""Values that the judge draws for arrays: ordinary ones, and those at which wrong kernels fail."""
+"""Values that the judge draws for arrays: ordinary values, and values at which wrong kernels fail."""
 
 from __future__ import annotations
 

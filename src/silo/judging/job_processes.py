@@ -29,7 +29,7 @@ from silo.settings import child_environment
 __all__ = ["Ended", "JobProcesses", "clean_environment"]
 
 _START_S = 120.0
-_LATE_S = 5.0  # seconds that the server has to kill a child whose time is up
+_LATE_S = 5.0  # seconds that the server may take to end; after that it is killed
 _STDERR = 4096
 _KEPT: Final = ("PATH", "LD_LIBRARY_PATH", "SILO_CC", "CC", "LANG", "LC_ALL")
 

@@ -83,7 +83,7 @@ def wrong_results(
 
     ``scales`` are the magnitudes of the results of a large case with ordinary values. They set the tolerance of small
     cases too: in a small case, the terms of every sum may cancel, so that all results are small, while the rounding
-    errors are as large as for the terms.
+    errors stay in proportion to the terms.
 
     Raises:
         ValueError: the number of arrays, or of their bytes, is not the case's.

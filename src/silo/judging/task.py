@@ -48,7 +48,7 @@ _ORDINARY = ("normal", "repeated", "integers")
 
 
 class Role(Enum):
-    """The effect on an array that a task declares. Launches are judged by it: an input must keep its content."""
+    """The effect that a task declares for an array. A launch that changes an ``INPUT`` array is wrong."""
 
     INPUT = "input"
     OUTPUT = "output"
@@ -183,7 +183,7 @@ class Draw:
                 return size - 1 if self._sizes is Sizes.ODD and size % 16 == 0 and size > low else size
 
     def integer(self, low: int, high: int) -> int:
-        """Draws an integer from ``low`` to ``high``, both included, for every one of :class:`Sizes` in the same way."""
+        """Draws an integer from ``low`` to ``high``, both included, whatever the case's :class:`Sizes`."""
         return int(self._shapes.integers(low, high, endpoint=True))
 
     def number(self, low: float, high: float) -> float:
@@ -197,9 +197,10 @@ class Draw:
     def array(self, *shape: int, dtype: str = "float32", values: str | MakesValues | None = None) -> DrawnArray:
         """Draws an array that the kernel reads.
 
-        ``values`` is one of :data:`~silo.judging.drawn_values.VALUES`, or a function that takes a generator of numpy's
-        and the shape, and returns an array. By default, values are drawn in the way that was chosen for the whole case.
-        In the task's last case, an earlier array of equal shape and dtype is passed again.
+        ``values`` is one of :data:`~silo.judging.drawn_values.VALUES`, or a function that takes a numpy generator and
+        the shape, and returns an array. By default, values are drawn in the way that was chosen for the whole case. In
+        the task's last case, the latest array of equal shape and dtype is returned again, so that two arguments share
+        memory.
         """
         element = _element(dtype)
         twins = [twin for kind, extents, twin in self._drawn if (kind, extents) == (element, shape)]
@@ -220,7 +221,10 @@ class Draw:
         return self._array(Role.INOUT, element, shape, self._maker(element, shape, values))
 
     def empty(self, *shape: int, dtype: str = "float32") -> DrawnArray:
-        """Returns an array that the kernel writes. It holds NaN, or random bytes, before each launch."""
+        """Returns an array that the kernel writes.
+
+        Before each launch it is filled with NaN (floats) or random bytes (other dtypes).
+        """
         element = _element(dtype)
         return self._array(Role.OUTPUT, element, shape, lambda: poison(element, shape, self._values))
 

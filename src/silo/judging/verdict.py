@@ -16,12 +16,13 @@ STAGES: Final = ("compile", "bounds", "checked", "right", "device")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The judgement of one candidate. True if it was accepted.
+    """The judgement of one candidate. Its truth value is True if the candidate was accepted.
 
-    ``stage`` is the stage that refused it, or the last stage that it passed; ``reasons`` are sentences, empty if it was
-    accepted. ``speedup`` is the baseline's time divided by the candidate's, with the limits of its confidence interval;
-    None if the candidate was not timed. ``figures`` are numbers by name: seconds of each stage, cases, configs, times.
-    ``confinement`` lists the measures that were in force for the candidate's process, and the reasons for missing ones.
+    ``stage`` is the stage that refused the candidate, or the last stage that the candidate passed; ``reasons`` are
+    sentences, empty if it was accepted. ``speedup`` is the baseline's time divided by the candidate's, with the limits
+    of its confidence interval; None if the candidate was not timed. ``figures`` are numbers by name: seconds of each
+    stage, cases, configs, times. ``confinement`` lists the measures that were in force for the candidate's process, and
+    the reasons for missing ones.
     """
 
     task: str

@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BundledKernel", "Kernels", "load"]
 
-# Returns the bundle file that the code comes from, with its signature. Reading the signature costs time, so the
-# function is called only if nothing else makes the code trusted.
+# A function that returns the bundle file that the code comes from, with its signature. Reading the signature costs
+# time, so the function is called only if nothing else makes the code trusted.
 Signed: TypeAlias = "Callable[[], SignedFile]"
 
 
@@ -253,7 +253,7 @@ class BundledKernel:
 
     @property
     def holds_grid(self) -> bool:
-        """Whether the kernel's code was compiled for particular grids."""
+        """Whether the kernel has code for particular grids, so that the guard compares the grid of each call."""
         held_extents = self._guard[1]
         return held_extents is not None and held_extents.grid
 
@@ -361,7 +361,9 @@ class BundledKernel:
         return [*own, *dict.fromkeys(foreign.values())]
 
     def consent(self, variant: BundleVariant) -> Consent | None:
-        """Returns consent to load a variant's native code for the calls that the bundle describes; None for GPU code.
+        """Returns consent to load a variant's native code and to call it as the bundle describes.
+
+        Returns None for GPU code, which needs no consent.
 
         Raises:
             TrustError: the code is not trusted.
@@ -384,7 +386,10 @@ class BundledKernel:
         return calls_of(self._kernel.head)
 
     def variant_calls(self, variant: BundleVariant) -> JSON:
-        """Returns the bundle's description of a variant's calls: consent to native code holds for these calls only."""
+        """Returns a description of how a variant is called: consent to its native code holds only for these calls.
+
+        The description has the variant's config, and a digest of the kernel's parameters, grid and derived values.
+        """
         return variant_calls(variant, self._calls)
 
     def require_consent(self, device: Device) -> None:
@@ -465,7 +470,7 @@ class BundledKernel:
         """
         blob = code.blob
         key = (blob.sha256, code.launch, device.target.kind, device.index)
-        consent = None  # required again for each variant of native code: variants may call the same code differently
+        consent = None  # required for each variant, even of loaded code: variants may call the same code differently
         if is_host_code(blob.kind):
             digest = self._kernel.host_digest(number)
             consent = self._consented(PackedHostCode(blob.sha256, blob.kind, code.launch, digest))

@@ -74,7 +74,7 @@ class CheckingLauncher(ABC):
         """Returns a native launcher that launches code which checks its own memory accesses."""
 
     def _completed(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
-        """Returns the keyword arguments of a call, and further arguments that the kernel computes from them."""
+        """Returns the keyword arguments of a call, and further ones that the kernel's heuristics compute."""
         del args
         return dict(kwargs)
 
@@ -171,9 +171,9 @@ def _bound(
 
 
 def _of_texts(kernel: BundledKernel, artifact: Artifact) -> tuple[ChecksKernels, BlobRef]:
-    """Returns a compiler that makes checking code, and the text stored beside ``artifact`` that it compiles.
+    """Returns a compiler of checking code, and the text stored beside ``artifact`` that it compiles.
 
-    Checking code is code that checks itself.
+    Checking code examines its own memory accesses, and reports those that are wrong.
 
     Raises:
         UnsupportedError: the bundle holds no such text, or no compiler here makes checking code of the text.

@@ -172,7 +172,7 @@ class Kernel(DeclaredKernel):
             from silo.building.prepared_calls import refuse_zeroing  # noqa: PLC0415  # few kernels do
 
             refuse_zeroing(self, "bind")
-        if self.checking:  # checking mode needs the full launcher
+        if self.checking:  # a bound launcher cannot check launches
             return self.launcher if grid is None else self.launcher[grid]
         return self.resolver.bind(args, grid, kwargs)
 
@@ -600,7 +600,7 @@ class _Shown:
         self._remove: Callable[[], None] | None = None
 
     def switch(self, on: bool) -> None:  # noqa: FBT001  # the protocol's
-        """Adds the hook when the library gets its first hook, and removes it when the library has lost its last one."""
+        """Adds Silo's hook if ``on`` (the library has launch hooks), and otherwise removes Silo's hook."""
         if on is (self._remove is not None):
             return
         from silo.launch.hooks import on_launch  # noqa: PLC0415  # few programs have hooks

@@ -24,12 +24,13 @@ __all__ = ["Plan", "PlanForm", "PlanReport", "names_of_arguments", "plan", "plan
 
 @dataclass(frozen=True, slots=True)
 class PlanForm:
-    """One recorded sequence of launches of a plan: counts of launches, changing parameters, grids and replays.
+    """One recorded sequence of launches of a plan: how many launches it has, what changes, and how it is replayed.
 
-    ``updates`` is the number of parameters that differ from replay to replay. ``streams`` is the number of streams of a
-    GPU that the launches were recorded on. ``us`` is the mean time of a replay in microseconds, from reading the
-    arguments to the end of the launch (on a GPU: until it is enqueued); None before the first. ``way`` names the
-    mechanism that replays the launches, and ``reason`` is the reason for this choice.
+    ``updates`` is the number of parameters that differ from replay to replay, and ``grids`` the number of grids that
+    do. ``streams`` is the number of streams of a GPU that the launches were recorded on. ``us`` is the mean time of a
+    replay in microseconds, from reading the arguments to the end of the launch (on a GPU: until it is enqueued); None
+    before the first replay. ``way`` names the mechanism that replays the launches, and ``reason`` is the reason for
+    this choice.
     """
 
     launches: int
@@ -48,10 +49,10 @@ class PlanReport:
 
     ``fixed`` has the arguments whose value, or shape and strides, must be the recorded ones, each with the use that
     could not be traced. ``memory`` has the arguments that must be the recorded arrays, because captured work of torch
-    uses their memory, each with the operation. ``tensors`` describes the other tensors of that work, and ``arrays`` the
-    arrays that kernels take and that are not arguments, each with a kernel: all replays use them, and the plan keeps
-    them alive. ``temporaries`` is the number of bytes that torch's work allocates in each replay, in a pool of the
-    plan's own, or in ``pool``, which other plans may share.
+    uses their memory, each with the operation. ``tensors`` describes the other tensors of that work, each with an
+    operation; ``arrays`` describes arrays that kernels take and that are not arguments of the plan, each with a kernel.
+    All replays use these tensors and arrays, and the plan keeps them alive. ``temporaries`` is the number of bytes that
+    torch's work allocates in each replay, in a pool of the plan's own, or in ``pool``, which other plans may share.
     """
 
     name: str
@@ -314,8 +315,8 @@ def _follow(
         arguments: list[Any] = []
         for parameter, value in named.items():
             tracer = stand_in_for(parameter, value, trail)
-            # The second and third try pass real tensors: torch reports its work on them. Other arrays always need a
-            # tracer.
+            # If the function failed with tracers, its second and third run get real tensors, and torch reports its work
+            # on them. Other arrays always need a tracer.
             followed = follow_arrays or not is_of_torch(value) if isinstance(tracer, TracedArray) else follow_numbers
             arguments.append(tracer if followed else value)
             if tracer is not value and not followed:

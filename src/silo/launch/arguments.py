@@ -97,7 +97,8 @@ class CallArgument:
     def extents(self, kind: ExtentKind) -> ArrayExtents | None:
         """Returns the array's extents as ``kind`` selects: the shape, the shape and strides, or a dynamic layout.
 
-        Returns None if the argument is not an array, or if the guard does not compare these facts.
+        A dynamic layout holds facts about extents and strides that are parameters of the code. Returns None if the
+        argument is not an array, or if the guard does not compare these facts.
         """
         from silo.core.extents import MAX_DYNAMIC_AXES, DynamicLayout, ExtentKind, Extents  # noqa: PLC0415  # few kernels have any
 
@@ -216,14 +217,14 @@ class SeenCall:
         return tuple((name, array_extents) for name, array_extents in extents if array_extents is not None)
 
 
-# the low bits of a descriptor's guard word hold its block shape (SILO_BLOCK_MASK), the bits above its layout form
+# the low bits of a descriptor's guard word hold its block shape (SILO_BLOCK_MASK), the other bits its layout
 _BLOCK_BITS = 28
 
 
 def block_shape_of(word: int) -> tuple[int, ...]:
     """Returns the block shape in a guard word (``argument_word.h``).
 
-    The word holds the rank in 3 bits, and then for each axis the logarithm of its extent in 5 bits.
+    The word holds the rank in 3 bits, and then for each axis the base-2 logarithm of its extent in 5 bits.
 
     >>> block_shape_of(2 | 6 << 3 | 5 << 8)
     (64, 32)
@@ -360,7 +361,8 @@ def decide(kernel: OpenKernel, call: SeenCall, place: RawPlace) -> list[tuple[st
 def place_of(device: Device, code: Iterable[VariantCode]) -> RawPlace:
     """Converts a device to the form that :func:`rank` and :func:`decide` take.
 
-    The form holds the target, the facts, and whether the device runs each target and kind of blob in ``code``.
+    The form holds the device's target, its facts for expressions, and whether it runs each target and kind of blob in
+    ``code``.
     """
     decided = ((variant_code, device.runs(variant_code.target, variant_code.blob_kind)) for variant_code in code)
     rules = tuple(
@@ -371,10 +373,12 @@ def place_of(device: Device, code: Iterable[VariantCode]) -> RawPlace:
 
 
 def guard_of(kernel: OpenKernel) -> tuple[tuple[str, ...], HeldExtents | None]:
-    """Returns the facts that the guard of a bundle's kernel compares: a variant or an expression depends on each.
+    """Returns the scalars and extents that the guard of a bundle's kernel compares.
+
+    The guard compares them because a variant or an expression of the bundle depends on each.
 
     Returns:
-        The scalars whose exact value the guard compares, and the extents that it compares; None without extents.
+        The names of the scalars whose exact value the guard compares; and the extents, None if it compares none.
 
     Raises:
         BundleError: the file depends on extents or values that no guard can compare.

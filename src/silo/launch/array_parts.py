@@ -132,8 +132,8 @@ def with_base(descriptor: Any, base: object) -> TensorDescriptor:  # noqa: ANN40
 def descriptor_slots(kernel: str, launch: LaunchInfo) -> dict[int, Packed]:
     """Returns the data that a binding needs for tensor maps and for parts of descriptors, by position in the layout.
 
-    A tensor map's data is its encoding. A part is an address, extent or stride that a descriptor passes as a parameter
-    of its own: its data are its name and the descriptor's rank.
+    A binding is loaded code that serves calls. A tensor map's data is its encoding. A part is an address, extent or
+    stride that a descriptor passes as a parameter of its own: its data are its name and the descriptor's rank.
 
     Raises:
         DeviceError: the launch info lacks a tensor map's encoding, or the driver would refuse it.
@@ -147,7 +147,8 @@ def descriptor_slots(kernel: str, launch: LaunchInfo) -> dict[int, Packed]:
         if slot.type is AbiType.TENSORMAP:
             if not (forms := maps.get(slot.name)):
                 raise DeviceError(f"{kernel}: parameter {slot.name} is a tensor map, and nothing says how to encode it")
-            # Several tensor maps of one parameter are in the order in which the layout lists the parameter.
+            # If a parameter has several tensor maps, the layout lists the parameter once for each map, in the same
+            # order.
             form = forms.pop() if len(forms) > 1 else forms[0]
             if (problem := map_problem(form)) is not None:
                 raise DeviceError(f"{kernel}: the tensor map of '{slot.name}' cannot be encoded: {problem}")

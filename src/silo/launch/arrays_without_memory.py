@@ -99,8 +99,8 @@ _KINDS: tuple[tuple[Callable[[Any, Any], bool], str], ...] = (
 )
 
 
-# Called with the kernel, its positional arguments, its options, and the grid or None; returns whether it served the
-# call.
+# A function that is called with the kernel, its positional arguments, its options, and the grid or None. It returns
+# whether it served the call.
 Tracer = Callable[[Any, tuple[object, ...], dict[str, object], object], bool]
 
 _tracers: list[Tracer] = []

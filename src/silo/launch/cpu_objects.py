@@ -38,7 +38,7 @@ _SCALARS: dict[AbiType, Any] = {
     AbiType.FP32: ctypes.c_float,
     AbiType.FP64: ctypes.c_double,
 }
-_ALIGNMENT = 64  # in bytes, of scratch memory
+_ALIGNMENT = 64  # the alignment of scratch memory in bytes
 
 
 _ENTER = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32)
@@ -47,7 +47,10 @@ _YIELD = ctypes.CFUNCTYPE(None)
 
 
 class _Turns(ctypes.Structure):
-    """``struct silo_cpu_turns``: functions that a kernel calls before and after atomics, to exclude other threads."""
+    """``struct silo_cpu_turns``: functions that a kernel with atomics calls before and after its programs.
+
+    ``enter`` returns how the kernel must exclude other kernels with atomics.
+    """
 
     _fields_ = (
         ("enter", _ENTER),
@@ -80,9 +83,10 @@ _LOCKS = (ctypes.c_uint32 * (1024 * 16))()
 
 
 def _turns(answer: int) -> _Turns:
-    """Makes a :class:`_Turns` whose ``enter(context, wants)`` returns ``wants & answer``.
+    """Makes the functions of :class:`_Turns` for kernels that are to run in one mode, ``answer``.
 
-    ``answer`` is ``SILO_CPU_ALONE`` or ``SILO_CPU_LOCKING``.
+    The mode is ``SILO_CPU_ALONE`` (no other kernel with atomics runs) or ``SILO_CPU_LOCKING`` (kernels lock the memory
+    that they change). A kernel that cannot run in this mode gets 0, and uses atomic instructions.
     """
 
     def enter(_context: int | None, wants: int) -> int:

@@ -58,7 +58,7 @@ def describe_by(describe: Describe) -> None:
 
 
 def check_launches_by(check: Callable[[LaunchEvent], None]) -> None:
-    """Registers ``check``, which is called right before each launch that Triton makes itself."""
+    """Registers ``check``, which is called right before each launch that Triton makes itself, without Silo."""
     global _check  # noqa: PLW0603  # the recorder is the process's
     _check = check
 
@@ -237,7 +237,7 @@ _LOST = (
 
 
 def _watch_exceptions() -> None:
-    """Installs hooks that write a report if an uncaught exception (of any thread) has a text of ``_LOST``."""
+    """Installs hooks that write a report if an uncaught exception, of any thread, says that a GPU's context is lost."""
     before, before_thread = sys.excepthook, threading.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

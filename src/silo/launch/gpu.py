@@ -4,8 +4,8 @@ A sample depends on the state of the L2 cache, which is part of the timing's nam
 
 - ``cold``: one launch between two events, after a fill of twice the cache's size has evicted all other data. The fill
   is enqueued first and takes longer than enqueuing the launch, so the device never waits for the host within a sample.
-- ``warm``: launches back to back between two events. A kernel that is shorter than the host needs to launch it is
-  measured as taking that long.
+- ``warm``: launches back to back between two events. If the host needs longer to launch a kernel than the kernel runs,
+  the host's time is measured.
 
 Events have a resolution of about half a microsecond; the median of many samples is finer than that.
 """
@@ -134,9 +134,9 @@ class GpuDevice:
         """Loads a kernel in the device's primary context, which the first load creates.
 
         Consent is not needed, because the code runs on the device, not in this process. But the parameters are checked:
-        a launch passes a list of parameters that is made by the launch info's layout, and the driver reads from it
-        parameters in the number and sizes that the code declares. If the layout and the code differ, the driver reads
-        other memory of this process.
+        a launch passes the parameters that the launch info's layout lists, and the driver reads parameters of the
+        number and sizes that the code declares. If the layout and the code differ, the driver reads other memory of
+        this process.
 
         Raises:
             DeviceError: code of another kind, code the driver refuses, a launch the device cannot do, or code whose
@@ -207,7 +207,7 @@ class GpuDevice:
 
     def _module(self, blob: bytes) -> native.GpuModule:
         key = (self.target.kind, self.index, hashlib.sha256(blob).hexdigest())
-        # Held while loading, so that two threads that need the same kernel at first load it once.
+        # Held while loading, so that a kernel is loaded only once if two threads need it for the first time.
         with _lock:
             module = _modules.get(key)
             if module is None:

@@ -32,10 +32,11 @@ class LaunchEvent:
     """One launch. ``arguments`` holds the caller's objects by name, ``stream`` the driver's handle (0: null stream).
 
     ``effects`` holds the kernel's effects through pointers and descriptors; a parameter without an entry may have any
-    effect. ``tag`` is the object that the kernel's owner put into the binding, for Silo's own hooks.
+    effect. ``tag`` is the object that the kernel's owner attached to the loaded code, for Silo's own hooks.
 
     A replay of a plan is one launch. Then ``parts`` has the names of its kernels in order, with ``torch.NAME`` for work
-    of torch that the plan captured, and ``grid`` their number. ``parts`` is empty for a launch of one kernel.
+    of torch that the plan captured, and ``grid`` is ``(len(parts), 1, 1)``. ``parts`` is empty for a launch of one
+    kernel.
     """
 
     kernel: str
@@ -65,7 +66,7 @@ _EFFECTS = {effect.value: effect for effect in Effect}  # a lookup is several ti
 _lock = Mutex()
 _hooks: tuple[LaunchHook, ...] = ()
 _of_each: tuple[LaunchHook, ...] = ()  # the hooks that get the launches of a plan one by one
-# number of active without_hooks() by thread id; after a fork only the entry of the current thread stays
+# by thread id, the number of without_hooks() blocks that run; a forked child, which has one thread, keeps one entry
 _suspended: Counter[int] = Counter()
 
 

@@ -1,8 +1,8 @@
 """Imports the native module (no other Python module does), and registers the functions that it calls back.
 
-A GPU's driver is opened when it is first needed. An array library is connected when one of its arrays first appears in
-a call; this module imports no array library. The settings for CPU threads and reserved multiprocessors apply to all
-launches of the process.
+A GPU's driver is opened when it is first needed. An array library is connected, so that the native module can read its
+arrays, when one of these first appears in a call; this module imports no array library. The settings for CPU threads
+and reserved multiprocessors apply to all launches of the process.
 """
 
 from __future__ import annotations
@@ -210,8 +210,8 @@ except ImportError as error:
 RawExtents: TypeAlias = tuple[tuple[int, ...], tuple[int, ...] | None] | int | None
 """The extents of one array that the guard compares (``extents.h``).
 
-The shape, and the strides if they are compared too; or the word of a dynamic layout; or None if no extents are
-compared.
+The shape, and the strides if they are compared too; or the word of a dynamic layout, whose extents are parameters of
+the code (``dynamic_layout.h``); or None if no extents are compared.
 """
 
 RawFacts: TypeAlias = tuple[tuple[int, int, int, int, int, RawExtents], ...]
@@ -316,7 +316,10 @@ def is_descriptor_type(kind: type) -> bool:
 
 
 def notice(kind: type) -> None:
-    """Connects the library of an argument's type. The native module calls this once for every new type."""
+    """Connects the array library of an argument's type, so that the native module can read arrays of this type.
+
+    The native module calls this once for every new type.
+    """
     if kind in _connecting:
         return
     if is_descriptor_type(kind):
@@ -516,7 +519,7 @@ def available_memory() -> int | None:
 
 # ---- Resources that launches may use: threads of the CPU, and multiprocessors that are reserved for others ----
 
-# The limit of the native thread pool.
+# The most threads of the native thread pool.
 MAX_THREADS = 1024
 
 _applied: tuple[int, int, str] | None = None

@@ -38,9 +38,9 @@ class SeenLaunch(NamedTuple):
     """One launch in a recording, with the fields that ``native.record`` gives it.
 
     ``slots`` has each argument as a 64-bit word: an address, a number, or for a tensor descriptor its index in
-    ``described``, which holds the descriptor's address, whether elements outside read as NaN, whether float32 is
-    rounded, shape and strides. ``grid`` is the object that the call passed as its grid, or None for the declared grid;
-    ``called`` is nonzero if a callable returned it.
+    ``described``. An entry of ``described`` holds the descriptor's address, whether elements outside read as NaN,
+    whether float32 is rounded, and the shape and strides. ``grid`` is the object that the call passed as its grid, or
+    None for the declared grid; ``called`` is nonzero if a callable returned it.
     """
 
     launcher: native.Launcher
@@ -138,7 +138,7 @@ class FormMaker:
     values: list[tuple[int, int, int, bytes]] = field(default_factory=list[tuple[int, int, int, bytes]])
     checks: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     _arrays: dict[str, _Array] = field(default_factory=dict[str, _Array])
-    # maps an address in the first recording to the address that the second recording has in its place
+    # for each array that is no argument: its address in the first recording, and its address in the second
     _fixed: dict[int, int] = field(default_factory=dict[int, int])
     _referenced: list[Any] = field(default_factory=list[Any])
     _memory_ranges: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
@@ -530,7 +530,7 @@ class FormMaker:
     def _memory(self, position: tuple[int, int] | int | None, regions: Sequence[tuple[int, int]]) -> int:
         """Returns the number by which nodes refer to a piece of memory, so that nodes which share memory are found.
 
-        Returns -1 for a parameter without memory, and for memory beyond the first ``_MOST_MEMORIES``: a launch that
+        Returns -1 for a parameter without memory, and for memory beyond the first 64 pieces: a launch that
         uses it waits for all others.
         """
         if position is None:

@@ -35,7 +35,8 @@ def stream_key(device: int, handle: int) -> Stream:
 class StreamMark(NamedTuple):
     """A note that a stream recorded an event or, with ``waits``, waited for it.
 
-    ``at`` is the number of the plan's nodes that were recorded earlier, ``event`` the event's number.
+    ``at`` is the number of the plan's nodes (launches, and operations of torch) that were recorded earlier, ``event``
+    the event's number.
     """
 
     at: int

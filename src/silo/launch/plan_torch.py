@@ -47,10 +47,10 @@ class TorchNode(NamedTuple):
     stream: int
 
 
-# The streams that captures with a shared pool use, one for each device and each stream that the program uses (the
-# program's own streams are not captured). torch reuses memory freed on a stream only for work on the same stream, since
-# work on another stream may run at the same time. All recordings with a shared pool use these streams, so that a
-# recording can reuse the memory of another.
+# The streams on which captures with a shared pool run, one for each device and each stream that the program uses
+# (captures do not run on the program's own streams). torch reuses memory freed on a stream only for work on the same
+# stream, since work on another stream may run at the same time. All recordings with a shared pool use these streams, so
+# that a recording can reuse the memory of another.
 _streams_of_pools: dict[tuple[int, int], Any] = {}
 
 
@@ -223,7 +223,7 @@ class TorchWork:
     def note(self, event: Any, stream: Any, waits: bool) -> bool:  # noqa: FBT001  # of silo.launch.plan_streams
         """Notes that a stream is to record an event or, with ``waits``, to wait for it.
 
-        Returns whether the caller should really record the event or wait for it. That is so while an operation is being
+        Returns whether the caller must then really record the event or wait for it. It must while an operation is being
         captured (the graph then has the event), and if operations are run besides being captured.
         """
         if self._capturing:
@@ -432,9 +432,9 @@ def _tensors(torch: Any, values: Any) -> list[Any]:
 def torch_work(
     plan: str, launches: Sequence[Any], *, run: bool = False, pool: Pool | None = None
 ) -> Generator[TorchWork]:
-    """Watches torch's work until the block ends.
+    """Captures torch's operations until the block ends; yields the object that collects them.
 
-    ``launches`` is the growing list of the plan's launches; if torch is not loaded, the result stays empty.
+    ``launches`` is the growing list of the plan's launches; if torch is not loaded, nothing is collected.
 
     Operations on a GPU are captured, and with ``run`` also run. Operations that only make views, or allocate memory
     without writing to it, are not captured. New memory is allocated in ``pool``, if one is passed.

@@ -1,4 +1,4 @@
-"""Launchers, the native objects that calls of one kernel go through, and the bindings of loaded kernels to them."""
+"""Launchers, the native objects that calls of one kernel go through; and bindings, loaded kernels that serve calls."""
 
 from __future__ import annotations
 
@@ -189,8 +189,8 @@ def make_bound_launcher(
     """Makes a launcher that sends every call to one binding without a guard.
 
     The caller guarantees that each call fulfills the assumptions of the binding's code about alignment, divisibility
-    and values that are constants in the code. These are not checked. Checked nevertheless, at almost no cost: kinds,
-    dtypes and ranges of the arguments, and their device.
+    and values that are constants in the code. These are not checked. The launcher still checks, at almost no cost, the
+    kinds, dtypes and ranges of the arguments, and their device.
 
     Args:
         name: the kernel's name, for messages.
@@ -200,8 +200,8 @@ def make_bound_launcher(
         config_names: parameters that calls may omit.
         grid: the grid of calls that pass none, instead of the declared one.
         release_gil: as in :func:`make_launcher`.
-        extents: the dynamic layouts that are passed to the code; they are read in each call and not compared. None if
-            the code takes no layouts.
+        extents: the arrays whose extents and strides are parameters of the code (dynamic layouts): each call reads
+            them, and does not compare them. None if the code takes no layouts.
     """
     _take_settings()
     plan = _plan(name, parameters, config_names=config_names, compiled=True)
@@ -234,7 +234,7 @@ def make_triton_launcher(
     names = parameters.names
 
     def miss(raw: RawCall, function: object, own_way: Callable[[], object]) -> tuple[object, object]:
-        del function  # always the kernel of this launcher
+        del function  # unused: it is always the kernel of this launcher
         connect_loaded()
         return on_miss(read_call(name, names, raw), own_way)
 

@@ -16,10 +16,10 @@ from silo.launch.native import torch_with_gpu
 __all__ = ["Allocator", "allocate", "set_allocator"]
 
 Allocator = Callable[[int, int, int, str], Any]
-"""Called with bytes, alignment in bytes, stream handle and device (``cuda:0``).
+"""A function that is called with bytes, alignment in bytes, stream handle and device (``cuda:0``).
 
-Returns an object with ``data_ptr()``, an ``address`` or ``__cuda_array_interface__``; Silo drops its reference as soon
-as the launch is in the stream."""
+It returns an object with ``data_ptr()``, an ``address`` or ``__cuda_array_interface__``; Silo drops its reference as
+soon as the launch is in the stream."""
 
 # torch's caching allocator aligns addresses to this (kMinBlockSize in c10's CUDACachingAllocator).
 _TORCH_ALIGNMENT = 512
@@ -113,4 +113,4 @@ def _address(owner: Any) -> int:  # noqa: ANN401
 
 native.set_scratch_allocator(
     allocate
-)  # replaces the default of silo.launch.runtime, which imports this module at each launch
+)  # replaces the default of silo.launch.runtime, which imports this module whenever a kernel needs scratch memory

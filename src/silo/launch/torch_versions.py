@@ -24,8 +24,8 @@ __all__ = [
 # forms that Silo uses.
 _TORCH = Releases("torch", ("2.13", "2.14", "2.15"), (2, 8), "whose operators Silo can define")
 
-# Releases tested with Inductor's CPU kernels. _INDUCTOR_BAD maps a release that has all hook points and does not work
-# nevertheless to the reason.
+# Releases tested with Inductor's CPU kernels. _INDUCTOR_BAD has the releases that have all hook points but do not work,
+# each with the reason.
 _INDUCTOR_TESTED = ("2.13", "2.14", "2.15")
 # Releases tested with Inductor's kernels for GPUs, on a stub of the driver.
 _INDUCTOR_GPU_TESTED = ("2.11", "2.13", "2.14", "2.15")

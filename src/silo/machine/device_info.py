@@ -57,7 +57,7 @@ class DeviceInfo:
     def reserve(self, count: int) -> DeviceInfo:
         """Leaves ``count`` multiprocessors free from now on, and returns the device's description with this number.
 
-        Grids in this process read the number as ``a.reserved_sms``.
+        In this process, grids that read ``a.reserved_sms`` (``lambda a: ...``) get the number.
 
         Kernels that were called already use the new number from their next call on; bound launchers keep the grid with
         which they were bound.

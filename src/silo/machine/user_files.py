@@ -1,4 +1,7 @@
-"""Files of users: runs Python files named on a command line, as no other module does, and writes a command's files."""
+"""Files of users: runs Python files named on a command line, and writes a command's output files.
+
+No other module runs Python files that are named on a command line.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Benches run and time candidates, in this process or in a separate one, so that a fault ends only that process."""
+"""Benches run and time candidates: in this process, or in a separate one, whose faults do not end this process."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Bench(Protocol):
     """Runs and times candidates on one set of arguments. Failures of a candidate are raised as LaunchErrors."""
 
     def start(self) -> None:
-        """Prepares for the first candidate: begins steps that take long, and returns at once."""
+        """Begins the steps that take long (starting a process, copying arguments), and returns at once."""
         ...
 
     def results(self, config: Config, artifact: Artifact) -> Mapping[str, NDArray[Any]]:
@@ -303,7 +303,7 @@ def benches_on(
     objects, so no other process can measure it. ``yields``: the processes run only on CPUs that no other process wants.
 
     Raises:
-        TuneError: the device cannot be measured on.
+        TuneError: ``devices[0]`` does not allow measuring.
     """
     first = devices[0]
     if isinstance(first.measuring, Rejected):

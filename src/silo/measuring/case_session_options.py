@@ -39,8 +39,8 @@ def study_seeds(
 ) -> tuple[Seed, ...]:
     """Returns configs to try first: the one deployed in ``lock``, the best of similar studies, other tuners' configs.
 
-    ``near`` are the most similar studies, if the caller has looked them up. Configs whose order keys are in ``tried``
-    are left out.
+    ``near`` are the most similar studies; None: they are looked up. Configs whose order keys are in ``tried`` are left
+    out.
     """
     near = neighbours(study, records) if near is None else near
     close = seeds(configs, near, deployed=deployed_config(lock, study), tried=tried)

@@ -1,8 +1,8 @@
 """The energy of launches, read from a device's counter, which advances in steps of some ten milliseconds.
 
 A sample repeats the launch for half a second or more, from one step of the counter to another, so that the width of a
-step adds no error. Nothing is subtracted: the sample includes the energy that an idle device would have used, and for a
-kernel that updates its arguments the copies that restore them before each launch.
+step adds no error. Nothing is subtracted: the sample includes the energy that an idle device would have used. If a
+kernel updates its arguments, the sample also includes the copies that restore them before each launch.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class EarlierStudy:
 
     @cached_property
     def ranking(self) -> tuple[Config, ...]:
-        """The configs that worked, the winner first, then all other configs with trials."""
+        """All configs with trials: the winner, the other configs that may be used, best first, and then the rest."""
         winner = self.winner
         best = () if winner is None else (winner.config, *(runner_up.config for runner_up in winner.runners_up))
         ordered = (*best, *(trial.config for trial in self.trials))
@@ -76,7 +76,10 @@ class EarlierStudy:
 
     @property
     def decisive(self) -> tuple[Config, ...]:
-        """The contenders and their references: if all of them have the same code today, the winner is known."""
+        """The contenders and their references: if the code of all is the same today, the winner is known.
+
+        The winner is then that of the earlier study.
+        """
         return self.with_references(self.contenders)
 
     def with_references(self, configs: Iterable[Config]) -> tuple[Config, ...]:
@@ -121,11 +124,11 @@ def earlier_studies(study: Study, records: RecordStore, reach: ReachableConfigs)
 
 
 def carried_before(trials: Iterable[Trial], earlier_trials: Iterable[Trial]) -> dict[str, str]:
-    """Finds the artifacts of an earlier study whose trials were already carried over to today's study. Pure.
+    """Finds the artifacts of an earlier study whose trials were already copied to today's study. Pure.
 
     Args:
         trials: the trials of the earlier study.
-        earlier_trials: the trials of today's study, which include the trials that were carried over.
+        earlier_trials: the trials of today's study, which include the trials that were copied.
 
     Returns:
         The key of each of these artifacts, with the key of today's artifact that has the same code.
@@ -170,10 +173,11 @@ _TIME_SHARE = 0.5  # the fraction of a session's time budget that comparing code
 def carry_decision(
     study: Study, reach: ReachableConfigs, artifacts: CandidateArtifacts, store: StoreBase
 ) -> tuple[Config, ...]:
-    """Decides a study without measuring, if all decisive configs of an earlier study still compile to the same code.
+    """Decides a study without measuring, if an earlier study's contenders still compile to the same code.
 
-    The trials of these configs are then carried over, so that the study has the earlier winner. The decisive configs
-    are compiled for the comparison. The progress of first calls with the earlier study is carried over too.
+    All contenders and their references must do so. Their trials are then copied to ``study``, which so gets the earlier
+    winner. The contenders and references are compiled for the comparison. The progress of first calls with the earlier
+    study is copied too.
 
     Returns:
         The contenders of the latest earlier study if no earlier study decides. Empty if one decides, or if there are
@@ -197,10 +201,12 @@ def carry_decision(
 def carry_trials(
     study: Study, reach: ReachableConfigs, artifacts: CandidateArtifacts, store: StoreBase, budget: Budget
 ) -> int:
-    """Carries over the trials of every config that compiles to the same code today, and returns their number.
+    """Copies to ``study`` the earlier trials of each config that compiles to the same code today.
+
+    Returns the number of these trials.
 
     The configs of earlier studies that have no trial in ``study`` are compiled, the best first: at most as many as the
-    budget lets a session evaluate, and during at most half of its time.
+    budget lets a session evaluate, and during at most half of the budget's time.
     """
     begin, carried = time.monotonic(), 0
     remaining = budget.evaluations

@@ -73,7 +73,7 @@ class Findings:
 
     @property
     def best_ns(self) -> int | None:
-        """The smallest ``counts_ns`` of all measurements, in nanoseconds; None before the first measurement."""
+        """The smallest median time (``Measured.counts_ns``) of all measurements; None before the first one."""
         return self._best_ns
 
     @property
@@ -151,7 +151,7 @@ class CompiledCandidate:
 
 
 class CandidateArtifacts(Protocol):
-    """The source of configs' artifacts."""
+    """The interface of a source of artifacts, which compiles them, receives them from a client, or has them already."""
 
     def expect(self, configs: Sequence[Config]) -> None:
         """Announces configs, so that slow preparations can begin; returns at once."""
@@ -182,7 +182,7 @@ class CompiledArtifacts:
 
     def expect(self, configs: Sequence[Config]) -> None:
         """Starts the compile workers. An error of a config is raised when the config is used."""
-        if self._pending:  # the workers are running
+        if self._pending:  # the workers were started earlier
             return
         with contextlib.suppress(SiloError):
             self.compilation.expect([self.variant_of(config) for config in configs])

@@ -1,4 +1,4 @@
-"""Lock files, which every process that launches reads, and ``silo tune --lock`` writes."""
+"""Reads and updates lock files, the files of decisions that every launching process reads."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ _read: dict[str, tuple[tuple[int, ...], Lock]] = {}
 
 
 def lock_of(kernel: DeclaredKernel) -> tuple[Path, Lock] | None:
-    """Returns the lock of a kernel's calls with its path: the kernel's own (``lock=``), else ``SILO_LOCK``; or None.
+    """Returns the path and the lock of a kernel's calls: the file of ``lock=``, or else of ``SILO_LOCK``.
+
+    Returns None if no lock file is named, or if the leader that is to write it has not decided yet.
 
     Raises:
         LockError: a lock file is named and cannot be read.
@@ -96,10 +98,11 @@ def deployed_config(path: Path | None, study: Study) -> Config | None:
 
 
 def update_lock(path: Path, outcomes: Sequence[TuneOutcome]) -> list[LockRow]:
-    """Decides the study of each outcome, starting from the file's present content, and replaces the file atomically.
+    """Decides the config to deploy for the study of each outcome, and replaces the file atomically.
 
-    A deployed config stays unless another is faster beyond the noise; see :func:`silo.tuner.lock.choose`. Entries of
-    other studies stay. Several processes may update one file: each starts from the content that the previous one wrote.
+    A config that the file deploys stays unless another is faster beyond the noise; see :func:`silo.tuner.lock.choose`.
+    Entries of other studies stay. Several processes may update one file: each starts from the content that the previous
+    one wrote.
 
     Raises:
         LockError: the file exists and is not a lock, or cannot be written; it is unchanged then.

@@ -203,7 +203,7 @@ class MeasuringProcess:
             # of another candidate that ran in the process before.
             raise
         except LaunchError as error:
-            if not others or self._process is not None or self._given_up:  # no other candidate ran in the process
+            if not others or self._process is not None or self._given_up:  # so no other candidate is to blame
                 raise
             reply = self._ask_once(candidate, {**request, "reference": None}, limit_s)
             _log.info("%s ran in a process of its own, and not after others: %s", candidate.artifact.variant, error)

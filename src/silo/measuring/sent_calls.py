@@ -285,7 +285,10 @@ def _anonymous_file(size: int) -> int:
 
 
 def read_arguments(data: Any) -> tuple[Sequence[ArraySlot], dict[str, int], dict[str, object]]:  # noqa: ANN401
-    """Returns the arrays' slots, the index of each array argument's slot, and the values of the other arguments."""
+    """Returns the place of each array in shared memory, the index of each array argument's place, and the other values.
+
+    The other values are those of arguments that are not arrays, by name.
+    """
     slots = [ArraySlot.from_json(slot) for slot in data["arrays"]]
     places = {str(name): int(number) for name, number in data["places"].items()}
     values: dict[str, object] = {str(name): value_from_json(value) for name, value in data["values"].items()}
@@ -293,7 +296,10 @@ def read_arguments(data: Any) -> tuple[Sequence[ArraySlot], dict[str, int], dict
 
 
 def consent_to_json(code: VouchedCode) -> dict[str, Any] | None:
-    """Describes the consent to some code, for another process: the digest, and facts that only this process knows."""
+    """Returns, as JSON for another process, the consent to some code; None for code without consent.
+
+    The JSON has the digest that the consent is for, and the parts of the digest that the other process does not know.
+    """
     consent = code.consent
     if consent is None:
         return None

@@ -1,4 +1,4 @@
-"""The study key of a call: the study of its bucket, and dispatch rules made from the studies of other buckets."""
+"""The study key of a call: it gives the study of the call's bucket, and dispatch rules from other buckets' studies."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class StudyKey:
         return None if generalized is None else generalized.rules
 
     def generalization(self, like: Specialization, reach: ReachableConfigs) -> Generalization | None:
-        """Makes dispatch rules from the winners of all buckets studied with the same constexpr values and extents.
+        """Makes dispatch rules from the winners of all buckets with the constexpr values and extents of ``like``.
 
         Returns None if no bucket was measured. Only trials of configs in ``reach`` count; the first config of the space
         is the fallback. If several studies of one bucket (with other alignments) were measured, the study that assumes

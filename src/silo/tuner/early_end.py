@@ -30,7 +30,7 @@ _BEST = 2
 
 @dataclass(frozen=True, slots=True)
 class EarlyEnd:
-    """Limits of an early end.
+    """The limits that decide whether a search ends early.
 
     Attributes:
         first: The number of configs to measure before a model chooses the next ones.
@@ -91,9 +91,9 @@ def known_well_enough(
 def shortlist_measured(
     configs: Sequence[Config], costs: Mapping[bytes, float | None], rule: EarlyEnd = EarlyEnd()
 ) -> Decision:
-    """Decides whether the search ends because the shortlisted ones of ``configs`` are measured, and one works. Pure.
+    """Decides whether the search ends because all shortlisted configs are measured, and one of them works. Pure.
 
-    ``configs`` and ``costs`` are as in :func:`known_well_enough`.
+    ``configs`` and ``costs`` are as in :func:`known_well_enough`; ``rule.shortlist`` holds the shortlisted configs.
     """
     if not rule.shortlist:
         return Rejected("other sizes predict no shortlist")

@@ -43,23 +43,23 @@ _notices = Notices()
 # With fewer measured buckets, no list is fitted: if one bucket is held out, too few remain to learn from.
 _FEWEST = 4
 _DEPTH = 6
-# A list of this depth is grown from the measured buckets alone, without the model. It replaces the model's list if it
-# saves time at held-out buckets, by more than this many standard errors of the saving.
+# A decision list of this depth is grown from the measured buckets alone, without the model. It replaces the model's
+# list if it saves time at held-out buckets, by more than this many standard errors of the saving.
 _PLAIN_DEPTH = 3
 _STANDARD_ERRORS = 2
 _MOST_WINNERS = 8  # the most configs that a list chooses among
 # A list gets one more config, or one more bound, only if that saves this fraction of the time, on average over the
 # sizes, or in total over the sizes of a split.
 _WORTH_PPM = 2_000
-# The regret (time beyond the best config's, relative to that) of a config that failed or was not tried at a size: this,
-# or the regret of the slowest config that ran there if that is greater.
+# The regret (time beyond the best config's, relative to that time) that is assumed for a config that failed or was not
+# tried at a size. If the slowest config that ran at this size has a greater regret, that regret is assumed.
 _UNKNOWN_PPM = 1_000_000
 # A list is used if its regret on held-out buckets is smaller than that of the nearest bucket. If fewer than _MANY
 # buckets were measured and the nearest bucket's regret exceeds _GOOD_PPM, a list is used unless it is worse beyond
 # chance: on recorded times, lists were usually better in this case.
 _MANY = 12
 _GOOD_PPM = 20_000
-# The most sizes of the grid, and the number of octaves by which it extends beyond the measured sizes.
+# The grid has at most _GRID sizes, and extends _BEYOND octaves beyond the measured sizes.
 _GRID = 400
 _BEYOND = 1
 # Without a model, the expected regret grows with the distance to the nearest measured size, by a factor within these
@@ -137,7 +137,7 @@ def fitted_rules(
 
 # A leaf of the tree: for each argument the bounds of its box, ``above < value <= most``, and the config for this box.
 _Leaf = tuple[tuple[tuple[int | None, int | None], ...], Config]
-_Row = tuple[tuple[int, ...], tuple[int, ...]]  # the numbers of a bucket, and the loss of each config there
+_Row = tuple[tuple[int, ...], tuple[int, ...]]  # the key's values of a bucket, and the loss of each config there
 
 
 @lru_cache(maxsize=64)
@@ -193,7 +193,10 @@ def _foretold(model: LossModel, choices: Sequence[Config]) -> tuple[int, ...]:
 
 
 def _measured_leaves(samples: Sequence[Sample], configs: tuple[Config, ...]) -> list[_Leaf]:
-    """Grows leaves from the measured buckets alone; the model would smooth out a size at which all times change."""
+    """Grows leaves from the measured buckets alone, without the model.
+
+    If the times of all configs change at one size, the model would smooth the change out.
+    """
     rows = [
         (_numbers(sample.bucket), tuple(_measured_loss(sample, config) for config in configs)) for sample in samples
     ]
@@ -288,8 +291,8 @@ def held_out_losses(model: LossModel, number: int) -> dict[Config, int]:
     """Returns the losses by which to choose among the configs of bucket ``number``, as if it had not been measured.
 
     Only configs that other buckets tried too are included. A loss is the regret that the other buckets predict, in
-    millionths. A config that won at no other bucket gets ``UNPROVEN_PPM`` added, because it must be predicted better
-    than a winner by that much.
+    millionths. A config that won at no other bucket gets 2 % (``UNPROVEN_PPM``) added, because it must be predicted
+    better than a winner by that much.
     """
     others = [*model.samples[:number], *model.samples[number + 1 :]]
     tried = {config for other in others for config, _ in other.times}
@@ -481,7 +484,7 @@ class Generalization:
 
     @property
     def text(self) -> str:
-        """Text for people: the configs that cover unmeasured sizes, and the time that their rule loses."""
+        """Text for people: the configs that cover unmeasured sizes, and the time that these choices lose."""
         configs = ConfigSet(step.config for step in self.fitted.unseen.steps) if self.fitted.unseen else ConfigSet(())
         few = f"{len(configs)} configs cover the other sizes ({'; '.join(map(str, configs))}): " if configs else ""
         return f"sizes that were not measured: {few}{self.fitted.reason}"

@@ -6,8 +6,8 @@ larger than the array, or a last block that lies partly outside of it, wastes th
 processes are averaged, each weighted by its errors on held-out sizes. The first learns losses as they are, so it
 predicts best which configs are very slow. The second learns them on a scale that magnifies the differences among good
 configs. A third prediction is the mean of a config's regrets at the measured sizes, weighted by nearness: it does not
-extrapolate, so it warns of configs that were slow nearby. The share of the third prediction in the result is the one
-with which the choices at held-out sizes cost least.
+extrapolate, so it warns of configs that were slow nearby. The third prediction has the share in the result that makes
+the choices at held-out sizes cost least.
 """
 
 from __future__ import annotations
@@ -45,14 +45,15 @@ _FEWEST_CONFIGS = 12  # a model covers at least this many configs, however many 
 _SIZE = 0.15  # the distance of two sizes that are an octave apart
 _QUOTIENT = 0.25  # the distance of two quotients of a size and a parameter that are an octave apart
 _OCTAVES = 2  # the most octaves between a size and a parameter, in both directions: larger distances are clipped to it
-_MOST_WASTE = 3  # the most octaves of waste; a larger waste is clipped to it
+_MOST_WASTE = 3  # the most octaves of waste (by which whole blocks exceed a size); a larger waste is clipped to it
 # Length scales and noises of the Gaussian processes to choose among: those with the greatest likelihood are used.
 _LENGTHS = (0.7, 1.5, 3.0)
 _NOISES = (0.003, 0.02, 0.1)
-_OWN = (0.3, 1.0)  # variance of the part of a config's loss that its values do not explain; 0 is also tried
+_OWN = (0.3, 1.0)  # variances to try for the part of a config's loss that its values do not explain; 0 is tried too
 # Configs, sizes, quotients (of a size and a parameter) and waste (the octaves by which whole blocks exceed the size)
 # are four groups of features, each with its own length scale: the common one times a product of these factors. A change
-# must raise the likelihood by more than the penalty, which grows with the sum of the squared logarithms of all factors.
+# of a scale must raise the likelihood by more than the penalty, which grows with the sum of the squared logarithms of
+# all factors.
 _FACTORS = (0.5, 2.0)
 _LEAST_LENGTH, _MOST_LENGTH = 0.2, 12.0
 _PENALTY = 0.3
@@ -207,7 +208,8 @@ class LossModel:
     def draws(self, bucket: Bucket) -> Array:
         """Returns random logarithms of the regrets of ``configs`` at a size, a row each draw; equal in every run.
 
-        The regrets of similar configs are correlated in these draws; separate expectations do not show that.
+        The regrets of similar configs are correlated in these draws; the expected regrets of :meth:`predict` do not
+        show that.
         """
         own, points = self._own_nearness(bucket), self._points(bucket)
         with one_thread():
@@ -260,7 +262,7 @@ class LossModel:
         return self._config_of[rows], self._shares @ np.stack(self._held_out)[:, rows]
 
     def _near_logs(self, bucket: Bucket, without: int | None = None) -> Array:
-        """Returns the mean of ``log1p`` of each config's regrets at the measured sizes, weighted by nearness.
+        """Returns the mean of the logarithms of 1 + regret of each config at the measured sizes, weighted by nearness.
 
         ``without`` is the index of a sample to leave out. NaN for a config that was tried at no other size.
         """
@@ -288,7 +290,7 @@ class LossModel:
             near = self._near_logs(sample.bucket, number)[places]
             winners = {other.winner for at, other in enumerate(self.samples) if at != number}
             unproven = np.array(unproven_ppm([self.configs[int(position)] for position in places], winners)) / PPM
-            # Infinity for a config that was tried only at this size: without this size, it would be unknown.
+            # added to the predictions: infinity for a config that was tried only at this size, so that it is not chosen
             smallest_known = np.where(np.isnan(near), math.inf, 0)
             for share in _SHARES:
                 chosen = int(np.argmin(_mixed(regrets, near, share) + unproven + smallest_known))
@@ -388,7 +390,10 @@ class _Process:
         return self._expected(covariance @ self._weights, (1 + self._config_variance - explained) * self._deviation**2)
 
     def joint(self, points: Array, observed: Array, same_config: Array) -> tuple[Array, Array]:
-        """Returns the means and the covariance of the values at ``points``, which hold one point for each config."""
+        """Returns the means and the covariance of the losses at ``points``, which hold one point for each config.
+
+        Means and covariance are of standardized values on the scale of the Gaussian process.
+        """
         import numpy as np  # noqa: PLC0415
 
         covariance = self._kernel.between(points, observed) + self._config_variance * same_config
@@ -402,7 +407,10 @@ class _Process:
         return self._expected(means, covariance.diagonal())
 
     def joint_left_out(self, rows: Places) -> tuple[Array, Array]:
-        """Returns the means and the covariance of the values of one size's observations, predicted from all others."""
+        """Returns the means and the covariance of the losses that were observed at one size, predicted from all others.
+
+        ``rows`` are the indices of these observations. Means and covariance are as in :meth:`joint`.
+        """
         import numpy as np  # noqa: PLC0415
 
         covariance = np.linalg.inv(self._inverse[np.ix_(rows, rows)])
@@ -410,7 +418,7 @@ class _Process:
         return means, (covariance - _OFFSET - self._kernel.noise * np.eye(len(rows))) * self._deviation**2
 
     def regrets(self, values: Array) -> Array:
-        """Returns the regret for each value."""
+        """Converts standardized values on the scale of the Gaussian process to regrets."""
         return _regrets(self._scale.losses(values * self._spread + self._mean))
 
     def _expected(self, means: Array, variances: Array) -> Array:

@@ -57,7 +57,7 @@ class Action(Enum):
 
     USE = "use"
     TUNE = "tune"
-    BESIDE = "tune beside the program"  # this call uses the best known config, a later one the winner
+    BESIDE = "tune beside the program"  # this call uses the best known config, later calls the winner
     REFUSE = "refuse"
 
 

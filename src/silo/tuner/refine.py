@@ -85,7 +85,7 @@ class ReachableConfigs:
 
 
 def _unrefined(config: Config) -> _Members:
-    """Returns the members that no refinement changes, with the identity of each value."""
+    """Returns the members that no refinement changes, each with a form of its value that distinguishes 1 from True."""
     return tuple(
         (name, identity_of(value))
         for name, value in config.values + config.options

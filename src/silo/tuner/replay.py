@@ -163,10 +163,11 @@ class ReplayEvaluator:
 def replay_search(
     space: RecordedSpace, searcher: Searcher, evaluations: int, *, ahead: int | None = None
 ) -> list[float | None]:
-    """Returns the means that ``searcher`` observes in a budget of ``evaluations``, in order; None for a failure.
+    """Returns the mean times that ``searcher`` observes within a budget of ``evaluations``; None for a failure.
 
-    Like a session, it takes ``ahead`` configs before it reports their outcomes, and announces the end of the budget. By
-    default ``ahead`` is the number that a session takes for the default searcher of a large space.
+    The times are in the order of observation. Like a session, this function takes ``ahead`` configs before it reports
+    their outcomes, and announces the end of the budget. By default ``ahead`` is the number that a session takes for the
+    default searcher of a large space.
     """
     if ahead is None:
         ahead = ahead_of("surrogate", ConfigSet(space.configs[:1]), evaluations)

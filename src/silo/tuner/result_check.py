@@ -30,7 +30,7 @@ class ResultComparison:
 
 
 Check = Callable[[Mapping[str, "NDArray[Any]"]], ResultComparison]
-"""Checks whether host arrays, by name, hold the expected values."""
+"""A function that checks whether host arrays, by name, hold the expected values."""
 
 
 class RememberingCheck:

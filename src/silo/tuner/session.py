@@ -58,7 +58,7 @@ _MOST_REPEATS = 16
 _COMPARE_SHARE = 0.25
 # The most configs that are compiled in advance while the search may end early.
 _AHEAD_OF_AN_END = 2
-# The evaluations of the default searcher in a session without any limit. A budget replaces this limit.
+# The most evaluations of the default searcher in a session without any limit. A budget replaces this limit.
 _DEFAULT_EVALUATIONS = 256
 
 
@@ -331,7 +331,7 @@ class _Session:
         self.report("search")
 
     def _take_in(self, trials: Sequence[Trial]) -> None:
-        """Adds new trials to the scales of times, and chooses the reference for the next configs."""
+        """Adds new trials to ``self._scales``, which corrects times, and chooses the reference for the next configs."""
         for trial in trials:
             self._scales.add(trial)
             self._reference = successor(self._reference, trial, self._scales)
@@ -377,7 +377,7 @@ class _Session:
             self._measure([refinement.config for refinement in proposed.values()], _SEARCH_SHARE)
 
     def _measure(self, configs: Sequence[Config], share: float) -> None:
-        """Measures configs after the search, in their order, until this fraction of the time budget is spent."""
+        """Measures configs after the search, in order, until the fraction ``share`` of the time budget is spent."""
         if not configs:
             return
         queue = deque(configs)

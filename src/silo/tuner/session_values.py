@@ -248,7 +248,8 @@ class SearchOptions:
         ahead: The number of configs handed to the evaluator for compiling before they are needed; by default eight,
             and more if the searcher does not learn from outcomes.
         early: The limits of an early end (:mod:`silo.tuner.early_end`); None: the search goes on to its budget's end.
-        estimates: See :func:`silo.tuner.early_end.known_well_enough`.
+        estimates: For each config, a number that its time may depend on
+            (:func:`silo.tuner.early_end.known_well_enough`).
     """
 
     searcher: str | Searcher = DEFAULT_SEARCHER

@@ -35,8 +35,9 @@ _MANY = 12
 _FEWEST = 4  # with fewer sizes that have many measured configs, the loss of shortlists is not estimated
 # A shortlist is complete when the best of its configs is expected to lose less than this.
 _WORTH_PPM = 2_000
-# A config that won at no size must be predicted better than a winner by a lead to be the only choice. To be added to a
-# shortlist, it needs only this share of the lead, because another config is used if it turns out to be slow.
+# A config that won at no size may be the only choice if its prediction is better than a winner's by a certain lead. To
+# be added to a shortlist, it needs only this share of the lead, because another config is used if it turns out to be
+# slow.
 _UNPROVEN_SHARE = 0.1
 
 
@@ -61,8 +62,8 @@ class Shortlist:
 def shortlist(generalization: Generalization, values: Bucket, space_size: int) -> Shortlist | None:
     """Returns the shortlist of a size, or None without a model of the sizes or if the size was measured. Pure.
 
-    ``space_size`` is the number of configs of the space. A size has many measured configs if all of them worked there,
-    or at least ``_MANY``.
+    ``space_size`` is the number of configs of the space. A size has many measured configs if all configs of the space
+    worked there, or at least ``_MANY`` (12).
     """
     model = generalization.fitted.model
     bucket = bucket_of(values)

@@ -269,8 +269,8 @@ class Scales:
     """The nominal times of references, and the samples and intervals of trials scaled by these times.
 
     The nominal time of a reference that was itself measured beside another reference is its scaled time in that
-    measurement. The nominal time of the first reference is the lower quartile of the medians that it had beside all
-    others, which slow phases hardly affect.
+    measurement. The nominal time of the first reference is the lower quartile of its medians beside all other configs,
+    because slow phases of the machine hardly affect this quartile.
     """
 
     def __init__(self, trials: Iterable[Trial]) -> None:
@@ -311,7 +311,7 @@ class Scales:
                 time_ns = self._time_ns(parent, above | {key})
                 counted += counted_samples(trial.samples_ns, trial.reference.samples_ns, time_ns)
         own_time_ns = median(counted) if counted else self._level(key)
-        if not above:  # kept only if no config was left out: with ``above``, trials beside those configs did not count
+        if not above:  # with ``above``, some trials were left out, so the result holds for this call only
             self._times[key] = max(own_time_ns, 1)
         return max(own_time_ns, 1)
 

@@ -152,7 +152,7 @@ class Trial(Persisted):
         return hashlib.sha256(self.identity).hexdigest()[:32]
 
     def remeasured(self, samples_ns: Sequence[int], comparison: str = "") -> Trial:
-        """Returns the further trial that a comparison of finalists adds; nothing was compiled for it."""
+        """Returns a further trial of the same config and code, with the samples of a comparison of finalists."""
         return replace(
             self,
             samples_ns=tuple(samples_ns),

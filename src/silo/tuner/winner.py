@@ -305,7 +305,7 @@ def unbeaten(trials: Iterable[Trial]) -> tuple[Config, ...]:
 
 
 def undecided(trials: Iterable[Trial]) -> tuple[Config, ...]:
-    """Returns the compared configs if their samples do not show which one is the fastest; otherwise ().
+    """Returns the compared configs if their samples do not show which one is the fastest, else an empty tuple.
 
     By their intervals each of the returned configs may be the fastest, and at least one is too far behind the fastest
     to count as tied. Comparing them again takes few samples, and then noise does not decide between them. Configs that

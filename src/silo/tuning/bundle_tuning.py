@@ -89,7 +89,7 @@ class CompilerWinner:
 
     @property
     def code(self) -> tuple[Config, Artifact]:
-        """The config and its artifact, as a pair that a bench accepts."""
+        """The config and its artifact, as a pair that ``side_by_side`` of :mod:`silo.measuring.benches` accepts."""
         return self.winner.config, self.artifact
 
     @property
@@ -112,7 +112,7 @@ class Compared:
 
 
 Challenge = Callable[[CompilerWinner, CompilerWinner], tuple[Decision, "int | None"]]
-"""A function of the best code so far and another compiler's code: whether the other replaces it, and its relative time.
+"""A function that decides whether another compiler's code replaces the best code so far, and returns its relative time.
 
 The time is in millionths of the best code's time, or None if the other code is wrong.
 """
@@ -583,7 +583,7 @@ class _Table:
     samples: dict[Bucket, Sample] = field(default_factory=dict[Bucket, Sample])
 
     def rules(self, names: tuple[str, ...]) -> BundleRules:
-        """Makes the rules; ``names`` are the key's arguments."""
+        """Makes the bundle's dispatch rules from the table; ``names`` are the arguments of the kernel's key."""
         target, signature, extents = self.key
         configs = {bucket: compiled_config.config for bucket, compiled_config in self.decided.items()}
         samples = tuple(self.samples.values())

@@ -125,7 +125,7 @@ def materializer(library: str | None, device: Device | None = None) -> Callable[
 
 
 def make_of(library: str | None, device: Device | None = None) -> Make:
-    """Returns the ``make`` argument of a case function."""
+    """Returns the object that a case function gets as ``make``: it makes arrays of a library on a device."""
     return Make(materializer(library, device), fill)
 
 
@@ -364,7 +364,7 @@ def tune_case(
     return replace(outcome, remarks=(*remarks, *outcome.remarks)), compilation
 
 
-# ---- The variants that the cases of a planned variant need: one for each set of values that completes the variant ----
+# ---- Completing a planned variant: one variant for each set of derived values that its cases have ----
 
 
 def case_variants(
@@ -409,7 +409,10 @@ def _completed(kernel: Kernel, study: CaseStudy, variant: Variant, facts: Mappin
 
 
 def opaque_constants(study: CaseStudy) -> dict[str, Value]:
-    """Returns the constexprs that heuristics derive and whose values the case gives or Python computes, by name."""
+    """Returns the derived constexprs whose values are known for the case, by name.
+
+    The case passes these values, or a heuristic written in Python computes them for the case.
+    """
     kernel = study.kernel
     arguments = call_arguments(kernel, study.case)
     return {name: kernel.source.constant(arguments[name]) for name in kernel.derived.names if name in arguments}

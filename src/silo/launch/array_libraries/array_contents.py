@@ -1,4 +1,4 @@
-"""The contents of arrays: the numbers of a case, made by the native generator, and copies in host memory."""
+"""The contents of arrays: the values of a case's arrays, made by the native generator, and copies in host memory."""
 
 from __future__ import annotations
 

@@ -157,7 +157,8 @@ def milliseconds(time_ns: int) -> float:
 def counted(trials: Iterable[T], allowed: int, trial_of: Callable[[T], ForeignTrial]) -> tuple[T, ...]:
     """Collects ``trials``. Raises LimitError before they take more than ``allowed`` bytes of memory."""
     trials_counted: list[T] = []
-    # The id() of each counted pair. An id stays unique because ``trials_counted`` keeps the pair alive.
+    # The id() of each pair (a parameter and its value) that was counted. An id stays unique because ``trials_counted``
+    # keeps the pair alive.
     pairs: set[int] = set()
     memory = 0
     for trial in trials:

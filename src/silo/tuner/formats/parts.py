@@ -69,7 +69,8 @@ class Results:
         self.name = name
         self.at = 0
         self.cut = False  # whether the file ended while an object was still open, in the last reading
-        self.pairs: dict[tuple[str, type, Value], tuple[str, Value]] = {}  # shared by all configs, to save memory
+        # each pair of a parameter and its value, shared by all configs to save memory
+        self.pairs: dict[tuple[str, type, Value], tuple[str, Value]] = {}
         self._header: dict[str, Any] | None = None
         self._holders: tuple[str, ...] = ()
 
@@ -101,7 +102,10 @@ class Results:
 
     @property
     def header(self) -> dict[str, Any]:
-        """The members of the outermost object, except those that hold rows. Raises ValueError for another form."""
+        """The members of the outermost object, except those that hold rows.
+
+        Raises ValueError if the file has another form.
+        """
         if self._header is None:
             members: dict[str, Any] = {}
             holders: list[str] = []

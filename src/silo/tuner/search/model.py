@@ -77,7 +77,8 @@ def _axis_features(axis: Axis, *, absent: bool) -> NDArray[np.float64]:
         size = _scaled(np.log2(np.maximum(numbers, 0.5))) if numbers[0] >= 0 else rank
         columns.append(_padded((rank + size) / 2, count))
         twos = _scaled(np.array([_halvings(value) for value in axis.numbers], dtype=np.float64))
-        # A column that repeats the logarithm would count twice, and a constant column distinguishes nothing.
+        # The second column is left out if it repeats the logarithm, which would then count twice, or if it is constant
+        # and distinguishes nothing.
         if len(numbers) > 2 and twos.any() and not np.allclose(twos, size):
             columns.append(_padded(twos, count))
     unordered = [*range(len(numbers), len(axis)), *([len(axis)] if absent else [])]

@@ -161,12 +161,15 @@ class Proposals(Protocol):
     """
 
     def next(self, board: SearchState) -> int | None:
-        """Returns a free config to measure next; None at the end, or if more outcomes must be observed first."""
+        """Returns a config to measure next, which was neither observed nor proposed.
+
+        Returns None at the end, or if more outcomes must be observed first.
+        """
         ...
 
 
 class ProposalSearcher:
-    """Implements :class:`silo.core.protocols.Searcher` by means of proposals.
+    """A searcher whose suggestions come from :class:`Proposals`. Implements :class:`silo.core.protocols.Searcher`.
 
     A config that is observed although it was never suggested is not suggested later.
     """
@@ -246,13 +249,13 @@ Questions: TypeAlias = "Generator[Sequence[int], None, None]"
 
 
 class Ordered:
-    """Proposes the configs of ``indices`` that are free, one after another."""
+    """Proposes those configs of ``indices`` that were neither observed nor proposed, one after another."""
 
     def __init__(self, indices: Iterable[int]) -> None:
         self._indices = iter(indices)
 
     def next(self, board: SearchState) -> int | None:
-        """Returns the next free config; None at the end."""
+        """Returns the next config that was neither observed nor proposed; None at the end."""
         return next((index for index in self._indices if board.is_free(index)), None)
 
 

@@ -39,7 +39,8 @@ def _search(space: GroupedSpace, board: SearchState, *, descends: bool) -> Quest
     count = len(space.groups)
     if seeds := _fresh_seeds(board, start):
         yield [start, *seeds]
-    # The default and the first group are requested together, so that lanes and compilers need not wait for the default.
+    # The default and the first group are requested together, so that the first group is compiled and measured without
+    # waiting for the default's time.
     yield [start, *(_order(board, space, start, 0) if count else ())]
     if math.isinf(board.cost(start)) and space.least is not None:
         smallest = _index(board, space.least)
@@ -94,7 +95,7 @@ def _fresh_seeds(board: SearchState, start: int) -> list[int]:
 
 
 def _fields(space: GroupedSpace) -> list[int]:
-    """Returns the axes of the space's steps, in the order of a descent."""
+    """Returns the axis of each step of the space (a parameter with its values), in the order of a descent."""
     return [space.box.field_of(name) for name in field_order([step.names[0] for step in space.steps])]
 
 

@@ -35,8 +35,8 @@ _FIRST = 16  # configs to measure before the model is used, seeds included
 _SEEDS = 8  # the most seeds among the first _FIRST configs
 # With a limit of fewer evaluations, the model is used after half of them, and half of its covariance is additive.
 _FEW_EVALUATIONS = 32
-# Some of the first configs are chosen to spread over the space: each is, of this many random configs, the one farthest
-# from the configs chosen before it.
+# Some of the first configs are chosen to spread over the space: for each, this many configs are drawn at random, and
+# the one that is farthest from the configs chosen so far is taken.
 _DRAWN = 20
 _REFIT = 8  # the model's covariance kernel is fitted again after this many more outcomes
 _TOO_FEW = 3  # with fewer different times, no model can be fitted
@@ -87,9 +87,10 @@ class Surrogate:
             return self._next(board)
 
     def near_best(self, board: SearchState) -> int | None:
-        """Returns the free neighbour of the best config that is predicted to be fastest.
+        """Returns the neighbour of the best config that is predicted to be fastest.
 
-        Returns None if no neighbour is free, or if the model is not trusted.
+        Neighbours that were observed or proposed are left out. Returns None if no other neighbour exists, or if the
+        model is not trusted.
         """
         with one_thread():
             return self._near_best(board)
@@ -166,7 +167,7 @@ class Surrogate:
         while len(chosen) < min(count - 1, len(board) - len(failed)):
             drawn = [generator.randrange(len(board)) for _ in range(_DRAWN)]
             drawn = [index for index in drawn if distances[index] > 0 and index not in failed]
-            if not drawn:  # all drawn configs equal chosen ones in their features, or hardly any config is left
+            if not drawn:  # every drawn config has the features of a chosen one, or hardly any config is left
                 remaining = (number for number in range(len(board)) if number not in failed and number not in chosen)
                 drawn = [next(remaining)]
             farthest = max(drawn, key=distances.__getitem__)
@@ -219,12 +220,15 @@ class Surrogate:
         largest_gain = gain.max()
         if largest_gain == -np.inf:
             return next(index for index in range(len(board)) if board.is_free(index))
-        # A restored search adds the same rows in other batches, with other rounding errors, so nearly equal gains are
-        # ties.
+        # A restored search adds the same rows in other batches, with other rounding errors, so nearly equal gains count
+        # as equal, and the first of them is taken.
         return model.candidates[int(np.argmax(gain >= largest_gain - abs(largest_gain) * 1e-9))]
 
     def _candidates(self, measured: tuple[int, ...]) -> list[int]:
-        """Returns the configs to rate: all, or of a large space a random sample and the lines through the best few."""
+        """Returns the configs to rate: all; of a large space, a random sample and the neighbours of the best few.
+
+        Neighbours here are the configs that differ from one of the four best in the value of one parameter.
+        """
         if len(self._board) <= _CANDIDATES:
             return list(range(len(self._board)))
         lattice = self._board.lattice

@@ -53,7 +53,7 @@ class SentCase:
 
     @cached_property
     def document(self) -> bytes:
-        """The bytes that are sent."""
+        """The case as JSON, in the bytes that are sent to the agent."""
         return canonical_json(
             {
                 "schema": _SCHEMA,

@@ -28,7 +28,7 @@ BEAT_S = 3.0
 
 
 class Answers(Protocol):
-    """Answers requests: a :class:`silo.tuning.agents.device_agent.Agent`, or a test's replacement of it."""
+    """The object that answers requests: an :class:`~silo.tuning.agents.device_agent.Agent`, or a test's replacement."""
 
     @property
     def facts(self) -> AgentFacts:

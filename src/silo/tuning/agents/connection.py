@@ -146,7 +146,7 @@ _TAIL = 2000
 
 @dataclass(frozen=True)
 class PipeSource:
-    """Implements :class:`silo.tuning.agents.fleet.AgentSource`; see :class:`PipeConnection`."""
+    """Starts an agent by a command. Implements :class:`silo.tuning.agents.fleet.AgentSource`."""
 
     command: str
     wait_s: float = 120.0

@@ -204,7 +204,10 @@ class _OpenCase:
 
     @classmethod
     def made(cls, device: Device, sent: SentCase) -> _OpenCase:
-        """Makes the arrays. Raises TuneError if the case is for another device, or cannot be measured here."""
+        """Makes a sent case's arrays on ``device``; returns the case, ready to measure configs.
+
+        Raises TuneError if the case is for another device, or cannot be measured here.
+        """
         _require_own(device, sent)
         array_place, facts = place_of(device), device.facts()
         case = prepare_recipe(sent.recipe, lambda recipe: materialize(recipe, None, array_place))

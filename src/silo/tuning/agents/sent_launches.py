@@ -176,7 +176,10 @@ def _limit(launches: int, pairs: int, limit_s: float, timed_s: float) -> float:
 
 
 class LaunchProcess:
-    """The process of an agent that launches over sent arrays. It is replaced after a fault, and killed if it hangs."""
+    """The process in which an agent launches code on arrays that were sent.
+
+    The process is replaced after a fault, and killed if it hangs.
+    """
 
     def __init__(self, device: Device) -> None:
         self._device = f"{device.target.kind}:{device.index}"
