@@ -123,7 +123,10 @@ def _own_handler() -> Handler:
     import logging  # noqa: PLC0415  # see the module's docstring
 
     class Shown(logging.Handler):
-        """Prints log records as long as no other handler takes them: the program may configure logging at any time."""
+        """A log handler that prints a record only if the program has no handler for it.
+
+        This is tested for each record, because the program may configure logging at any time.
+        """
 
         silo_own = True
 

@@ -99,7 +99,7 @@ class TrustEntry:
 
 
 class _Listing:
-    """One list when it was last read: its digests, the record about each, and the blobs in records of an older Silo."""
+    """One list of the ledger as last read: digests, each with its record, and the blobs that an older Silo listed."""
 
     def __init__(self) -> None:
         self.entries: dict[str, TrustEntry | None] = {}
@@ -158,7 +158,8 @@ class TrustLedger:
     def note_built(self, *codes: Vouchable) -> None:
         """Records consent to native code that was compiled here, and to cases and C text that were written here.
 
-        Compiling and building call this, and so does the storing of a call that a jax program names by a digest.
+        Called after compiling, after building a bundle, and when a call is stored for a jax program, which names the
+        stored call by its digest.
         """
         if not self._lists[BUILT].is_read:
             self._refresh(BUILT)
@@ -170,7 +171,7 @@ class TrustLedger:
             self._add(BUILT, dict.fromkeys(new), {"built": new})
 
     def note_variants(self, *codes: HostCode) -> None:
-        """Records consent to native code of variants, if there is consent to the outcome of its compile job."""
+        """Records consent to the native code of each variant for whose compile job's outcome there is consent."""
         built: list[HostCode] = []
         for code in codes:
             word = self._word(HostCode(code.blob, code.kind, code.launch, text=code.text))
