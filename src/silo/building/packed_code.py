@@ -113,7 +113,7 @@ def _fitting(
         counts: dict[tuple[str, ...], int] = {}
         sizes: list[tuple[Variant, int, list[tuple[str, int]]]] = []
         for entry in own:
-            # The plan lists a case's configs one after the other, in the order of preference.
+            # Counting gives a config's rank, because the plan lists a case's configs in the order of preference.
             rank = counts[entry.cases] = counts.get(entry.cases, 0) + 1
             artifact = artifacts[entry.variant]
             blobs = [(ref.sha256, ref.size) for ref in (artifact.blob, *artifact.sidecars)]

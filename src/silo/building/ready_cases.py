@@ -77,9 +77,10 @@ class PreparedCase:
     ) -> tuple[CheckResult | None, str]:
         """Returns the worst result of all expected arrays, with the array's name; None if the case expects nothing.
 
-        If an array that the kernel must only read was changed, that result is returned instead. ``results`` are host
-        arrays by name, which are checked instead of the arguments themselves; an array among them whose ``writeable``
-        flag is off counts as unchanged. ``written`` are the arguments that the code may write, None if unknown.
+        If an array that the kernel must only read was changed, the failed comparison of that array is returned instead.
+        ``results`` are host arrays by name, which are checked instead of the arguments themselves; an array among them
+        whose ``writeable`` flag is off counts as unchanged. ``written`` are the arguments that the code may write, None
+        if unknown.
         """
         for owner, compare_with in self.unchanged.items():
             if results is None:

@@ -48,7 +48,7 @@ def with_report_place(arguments: Sequence[str], valued: Container[str]) -> list[
 
     Args:
         arguments: the command line after ``silo exec``.
-        valued: the options that take a value, so that the next word is not the program.
+        valued: the options that take a value: the word after such an option is its value, not the program.
     """
     result: list[str] = []
     words_left = list(arguments)

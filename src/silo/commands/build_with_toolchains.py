@@ -96,10 +96,10 @@ class Environment:
 
     @contextmanager
     def variables(self) -> Generator[Mapping[str, str]]:
-        """Yields environment variables with which the interpreter imports this Silo besides its own packages.
+        """Yields environment variables with which the interpreter imports this Silo and, otherwise, its own packages.
 
-        The folder of packages that holds Silo may also hold another version of the compiler, so that folder is not
-        put on the path. Instead, a temporary folder that contains only a link to Silo is put there.
+        The folder of packages that holds Silo may also hold another version of the compiler, so that folder is not put
+        on the path. Instead, a temporary folder that contains only a link to Silo is put there.
         """
         import silo  # noqa: PLC0415  # for its place
 

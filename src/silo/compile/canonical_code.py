@@ -110,7 +110,7 @@ class _Form:
         return tuple((label, name) for name, label in self._modules.items())
 
     def _bound_modules(self, tree: ast.Module) -> dict[str, str]:
-        """Maps each name that, everywhere in this module, means one module of the project to that module."""
+        """Returns the names that mean one module of the project wherever this file uses them, each with that module."""
         bound: dict[str, set[str]] = {}
         others: set[str] = set()
         for node in ast.walk(tree):

@@ -172,9 +172,10 @@ def use_of(traits: Traits, lengths: Mapping[str, int]) -> KernelUse:
 
 
 def common_use(kernel_use: KernelUse, other: KernelUse) -> KernelUse:
-    """Returns the facts on which two readings of a kernel's code agree, made with two sizes of every block.
+    """Returns the facts on which two readings of one kernel's code agree.
 
-    One reading is not enough, because a block size may equal a constant of the kernel by chance.
+    For the second reading, every block has another size. One reading is not enough, because a block size may equal a
+    constant of the kernel by chance.
     """
     blocks = {
         name: BlockUse(

@@ -53,10 +53,10 @@ Names: TypeAlias = tuple[tuple[str, ...], ...]
 
 
 class ReachedCode:
-    """The functions and classes reached so far, as ``parts``. A reference to one is its index in ``parts``.
+    """The functions and classes that were reached from a kernel so far, as ``parts``.
 
-    So functions that call each other are described once. Kinds of sources inherit from this class and override the
-    methods that depend on their library.
+    A reference to a function or class is its index in ``parts``, so that functions that call each other are described
+    once. Kinds of sources inherit from this class and override the methods that depend on their library.
     """
 
     libraries: ClassVar[tuple[str, ...]] = ("builtins", "math", "typing", "copy")
@@ -429,8 +429,8 @@ def reached_by(code: ReachedObjects, root: Any) -> JSON:  # noqa: ANN401
 def plain_function(function: Any, libraries: Sequence[str]) -> Any:  # noqa: ANN401
     """Returns the author's function inside wrappers of a library or ``functools``; any other object unchanged."""
     while True:
-        # A bound method is not unwrapped: it shows its function's attributes, __wrapped__ too, but its object also
-        # decides the behaviour.
+        # A bound method is not unwrapped. Its ``__wrapped__`` is its function's; following that would lose the method's
+        # object, which also decides the behaviour.
         if isinstance(function, MethodType):
             return function
         if isinstance(function, staticmethod | classmethod):
