@@ -241,7 +241,11 @@ class _Line:
                     self._write(slow[0].line() + more)
 
     def _write(self, text: str) -> None:
-        """Replaces the shown text. Overwrites it with blanks, because notebooks display control codes as text."""
+        """Replaces the text on the terminal's line.
+
+        Blanks overwrite the rest of the earlier text. A control code would be shorter, but notebooks display it as
+        text.
+        """
         if not text and not self._shown:
             return
         text = text[: _width()]

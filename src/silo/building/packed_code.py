@@ -37,9 +37,9 @@ def compile_plans(
 ) -> list[PackedCode]:
     """Compiles every planned variant, several at a time; this process lowers variants while the workers compile.
 
-    A config that does not compile is left out, unless calls would use it: then its CompileError is raised. Errors that
-    no config caused are raised too: if they led to configs being left out, the bundle's contents would depend on the
-    machine's state.
+    A config that does not compile is left out. If calls would use it although it was never measured, its CompileError
+    is raised instead. Faults of the machine are raised too: if they led to configs being left out, the bundle's
+    contents would depend on the machine's state.
     """
     total = sum(len(plan) for _, plan in plans)
     started: list[tuple[Compilation, Mapping[Variant, Pending | CompileError]]] = []

@@ -21,7 +21,7 @@ _PYTHON = re.compile(r"python(3(\.\d+)?)?")
 
 
 def interpreter_options(command_line: Sequence[str], own_arguments: Sequence[str]) -> list[str]:
-    """Returns the options that this Python was started with, which the program gets too.
+    """Returns the options that this Python was started with; the program's Python gets them too.
 
     >>> interpreter_options(["python", "-O", "-W", "error", "-m", "silo", "exec", "-m", "silo"], ["exec", "-m", "silo"])
     ['-O', '-W', 'error']

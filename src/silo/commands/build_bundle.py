@@ -284,7 +284,7 @@ def _usual_targets(sources: Sequence[KernelSource]) -> tuple[Target, ...]:
 
 
 def _given_variants(source: BringsCode, targets: Sequence[Target] | None) -> tuple[BuildVariant, ...]:
-    """Returns the variants of a source whose code exists already: for ``targets``, or all of them without ``targets``."""
+    """Returns the variants of a source whose code exists already: for ``targets``, or all without ``targets``."""
     return tuple(
         BuildVariant(variant.variant, (variant.reason,), (), generic=variant.generic)
         for variant in source.code_for(targets or source.own_targets)

@@ -270,7 +270,7 @@ class Examiner:
     def bases(self, launch: RecordedLaunch) -> dict[int, NDArray[Any]]:
         """Makes an array for each allocation of a launch, with the kept bytes or with random ones.
 
-        Addresses are equal to the recorded ones modulo 256.
+        Addresses are equal to the recorded ones modulo 256, so that arguments have the same alignment.
         """
         require_numpy("silo crash")
         import numpy as np  # noqa: PLC0415  # numpy is optional, and here

@@ -248,7 +248,7 @@ class _Form:
         write("]")
 
     def _constant(self, value: object) -> str:
-        """Returns the form of a constant. A text that names a module of the project is labelled like an import."""
+        """Returns the form of a constant. If a string names a module of the project, a label replaces that name."""
         if isinstance(value, str) and value.partition(".")[0] in self._project.roots:
             module, colon, attribute = value.partition(":")
             if self._project.is_named(module):

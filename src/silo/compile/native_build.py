@@ -159,7 +159,8 @@ def _started(compilation: _Compilation, folder: str, output: str, objects: Seque
     """Starts the compiler and yields it; kills it at the end of the block if it is still running."""
     toolchain, target, maker = compilation.toolchain, Path(folder, output), os.getpid()
     command = compilation.command(objects, target)
-    # A file, not a pipe: a child forked by a signal handler would write to the same pipe as this process.
+    # The compiler reads the text from a file, not from a pipe: a child that a signal handler forks would write into the
+    # same pipe as this process.
     with tempfile.TemporaryFile(dir=folder) as text:
         text.write(compilation.source.encode())
         text.seek(0)

@@ -212,7 +212,7 @@ def _most_specific(declared: _Declared) -> _Declared:
 
 
 def _preferred(declared: _Declared) -> _Declared:
-    """Returns the compilers whose declarations name all others in ``before``."""
+    """Returns the declarations whose ``before`` lists the compilers of all other declarations in ``declared``."""
     return [
         declaration
         for declaration in declared

@@ -161,7 +161,7 @@ class KernelFacts:
     Attributes:
         loads, stores, reductions: the number of operations of each kind in one program.
         atomic_add: whether the kernel adds atomically.
-        dynamic_sizes: the number of arguments that are sizes which the kernel's indexing depends on.
+        dynamic_sizes: the number of size arguments that the kernel's indexing depends on.
         min_elements_per_thread: the smallest number of elements for each thread.
         autotune_hints, tile_hint, reduction_hint: the kernel's own hints.
         tiling_scores: by dimension, how much a longer block there helps memory accesses; all 1 if empty.

@@ -95,7 +95,10 @@ class OtherSizes:
 
     @classmethod
     def of(cls, study: Study, learnt: Generalization) -> OtherSizes:
-        """Returns the table for ``learnt``, which was learnt from several studies; ``study`` is any one of them."""
+        """Returns the table of the predictions in ``learnt``.
+
+        They were learnt from several studies of one kernel on one device; ``study`` is any one of these studies.
+        """
         held_out = [f"{item / 10_000:.1f} %" for item in learnt.fitted.held_out] or [""] * len(learnt.samples)
         rows = tuple(
             (

@@ -448,7 +448,10 @@ def plain_function(function: Any, libraries: Sequence[str]) -> Any:  # noqa: ANN
 
 
 class ReachedObjects(ReachedCode):
-    """Describes functions that a library wraps, the author's classes with all their parts, and their instances."""
+    """A :class:`ReachedCode` for kernels that may also be Python objects.
+
+    It describes functions that a library wraps, and the author's classes, with all their parts, and instances of them.
+    """
 
     libraries: ClassVar[tuple[str, ...]] = (*_STANDARD, *ReachedCode.libraries)
     constant_word: ClassVar[str] = "a constexpr"
@@ -475,7 +478,7 @@ class ReachedObjects(ReachedCode):
     def value_of(self, value: Any) -> JSON:  # noqa: ANN401
         """Returns the canonical form of a plain value.
 
-        A function raises TypeError, because it is reached by reference.
+        Raises TypeError for a function, which is described by a reference instead (:meth:`refer`).
         """
         if isinstance(value, FunctionType):
             raise TypeError

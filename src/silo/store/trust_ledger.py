@@ -1,9 +1,9 @@
 """The trust ledger: native code runs only if this user built it, trusts it or its signer, or allows this one load.
 
-The subject of trust is a :class:`silo.core.consent.HostCode`: the bytes, and everything that decides the effect of
-calling them, named by its digest. Mapping native code requires a :class:`silo.core.consent.Consent`, and only this
-module issues them: by the ledger of a store, for code compiled in this process, and for code that the parent process
-trusts. A trusted key vouches for all files that it signs (:mod:`silo.store.signatures`).
+The user's trust is in a :class:`silo.core.consent.HostCode`: the bytes of the code, and everything that decides the
+effect of calling them. Its digest names it. Mapping native code requires a :class:`silo.core.consent.Consent`, and only
+this module issues them: by the ledger of a store, for code compiled in this process, and for code that the parent
+process trusts. A trusted key vouches for all files that it signs (:mod:`silo.store.signatures`).
 
 Notes of an older Silo cover only the bytes. They give no consent; a refusal mentions them.
 """
@@ -131,7 +131,7 @@ class _Listing:
 
 
 class TrustLedger:
-    """The native code that was built here or is trusted here; issues consent to load it.
+    """The record of the native code that was built here or is trusted here. It issues consent to load this code.
 
     ``directory`` is the directory of ``records``, None if they are in memory. Lists that others could have written are
     never read (:mod:`silo.store.privacy`).

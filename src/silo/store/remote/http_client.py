@@ -356,7 +356,7 @@ class HttpClient:
 
 
 def basic_login(split: SplitResult) -> str:
-    """Returns the header of basic authentication, by the address or the user's ``.netrc``; "" without a login."""
+    """Returns the header of basic authentication, from the address or the user's ``.netrc``; "" without a login."""
     user, password = unquote(split.username or ""), unquote(split.password or "")
     if not user:
         try:
