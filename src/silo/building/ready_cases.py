@@ -272,7 +272,10 @@ class CaseFunction:
 
     @contextlib.contextmanager
     def _blamed(self, values: Mapping[str, object]) -> Generator[None]:
-        """Adds the case and the line to errors of the case function and of its expected values."""
+        """Turns errors of the block into CaseErrors that name the case and, if known, the line of the case function.
+
+        A missing package stays a PackageError.
+        """
         subject = f"the case {label_of(values) or '(without parameters)'} of {self.kernel} ({self.location})"
         try:
             yield

@@ -156,7 +156,7 @@ def find_environment(name: ToolchainName, *, download: bool, report: Callable[[s
 
 
 def made_folder(name: ToolchainName) -> Path:
-    """Returns the folder to which pip unpacks a package: in the store's folder, one for each version of Python."""
+    """Returns the folder of the store to which pip unpacks a package; each version of Python has its own folder."""
     return settings().store_folder / "toolchains" / f"{name.package}-{name.version}-{sys.implementation.cache_tag}"
 
 

@@ -329,7 +329,8 @@ class TrustLedger:
     ) -> None:
         """Raises ``TrustError`` unless all of this code may be loaded and run. Called before a launch is prepared.
 
-        With ``exported``, called before files are written that other programs will load and run.
+        ``exported`` is True before an export instead: other programs will load and run the written files. The error
+        then says that nothing is exported.
         """
         check = self._signature_check(signed)
         refused = [
