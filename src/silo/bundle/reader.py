@@ -430,7 +430,7 @@ class OpenKernel:
 
     @cached_property
     def code(self) -> tuple[VariantCode, ...]:
-        """The kernel's variants, grouped by target and kind of blob. Found without reading their specializations."""
+        """The kernel's variants, grouped by target and kind of blob. Their specializations are not read."""
         return self._manifest.code(self._number)
 
     def held(self) -> tuple[bytes, bytes, bool]:

@@ -170,7 +170,7 @@ class KernelFacts:
         longest_persistent: elements of the longest reduced axis that a sub-kernel of a combo holds in one block (HIP).
         single_row: the kernel has no x block, because each program processes one row.
         descriptor_minimums: the smallest block sizes that its tensor descriptors allow, by block name.
-        min_xblock, min_rblock: smallest block sizes for another reason.
+        min_xblock, min_rblock: the smallest block sizes of x and of reduced dimensions that it needs for other reasons.
         rsplit_size: rows that one program of a mix-order reduction processes; 0 for any other kernel.
         several_stages: whether a mix-order reduction may be pipelined.
         persistent: whether a cooperative reduction holds its share of the reduced axis in one block.
