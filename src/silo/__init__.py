@@ -189,7 +189,8 @@ if not TYPE_CHECKING:  # hidden from type checkers, which would accept every mis
     def __getattr__(name: str) -> object:
         """Imports the module of a public name when the name is first used (PEP 562).
 
-        A kind of source whose kernels are made by a call is also a name here, for example ``silo.binary``.
+        Kernels of some kinds are made by a call instead of a decorator; such a kind's name, for example
+        ``silo.binary``, is a public name too.
         """
         home = _HOMES.get(name)
         # watch() connects Silo to torch's compiler and imports silo.kernels. It is not called by ``import silo``,

@@ -2,9 +2,9 @@
 
 Only the thread that called ``fork`` exists in the child. A lock held by another thread would never be released there,
 so every lock of this module is replaced by a free one in the child. Locks that the forking thread itself holds stay
-held: that thread continues in the child and releases them. The data that such a lock protects must be consistent
-between any two steps of Python (a dictionary, a set, one assignment). If it is not, the lock's creator passes a
-function that repairs the data.
+held: that thread continues in the child and releases them. Because the fork may interrupt the other thread at any
+point, the data that a replaced lock protects must be consistent after each Python operation (one assignment, one change
+of a dictionary or a set). If it is not, the lock's creator passes a function that repairs the data.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def waits_for(lock: Mutex) -> Mutex:
     """Makes every fork wait until no other thread holds ``lock``, for at most a second; returns the lock.
 
     Use it for a lock that is held while a library's native code runs. The library takes locks of its own, which are not
-    renewed in a child. If a thread forked while another thread runs the library, the child would wait for the library's
-    locks for ever. After a second the fork goes on anyway.
+    renewed in a child. If one thread forked while another thread ran the library, the child would wait for the
+    library's locks for ever. After a second the fork goes on anyway.
     """
     holders: set[int] = set()  # ids of the threads that hold the lock while they fork
 
@@ -143,7 +143,10 @@ def _forget_unfinished_imports() -> None:
 
 
 def _renew_once_lock() -> None:
-    """Replaces the lock that ``tempfile`` holds while it first looks for the folder of temporary files."""
+    """Replaces the lock that ``tempfile`` holds while it first looks for the folder of temporary files.
+
+    If another thread held that lock at the fork, the child would wait for it for ever.
+    """
     tempfile: Any = sys.modules.get("tempfile")
     once: Any = getattr(tempfile, "_once_lock", None)
     if once is not None and once.locked():

@@ -304,7 +304,10 @@ def _reduce(self: object) -> tuple[object, ...]:
 
 
 class _OnDemand:
-    """A class attribute that :mod:`dataclasses` or :mod:`inspect` reads; computed from an equivalent dataclass."""
+    """A class attribute that :mod:`dataclasses` or :mod:`inspect` reads.
+
+    Its value is computed at the first read, from an ordinary dataclass with the same fields.
+    """
 
     __slots__ = ("_name", "_read")
 

@@ -10,8 +10,9 @@ from silo.forks import Mutex
 
 __all__ = ["seldom_collected"]
 
-# Importing a large package makes some 200,000 objects. By default Python collects once for every 700 new objects and
-# examines all earlier objects repeatedly, which takes a fourth of the import's time and frees next to nothing.
+# The threshold within a block: the number of new objects after which Python collects. Importing a large package makes
+# some 200,000 objects. With the default threshold of 700, Python examines all earlier objects again and again, which
+# takes a fourth of the import's time and frees next to nothing.
 _SELDOM = 50_000
 _lock = Mutex()
 _within = 0

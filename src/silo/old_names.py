@@ -62,9 +62,10 @@ def new_name(name: str) -> str | None:
 
 
 class _CallableModule(ModuleType):
-    """The module ``silo.tune``.
+    """The module ``silo.tune``, which can be called like the function ``silo.tune``.
 
-    Importing it replaces the function ``silo.tune``, so calling the module calls that function.
+    Importing the module stores it in the package under the function's name, so calls of ``silo.tune`` reach the module,
+    which passes them on to the function.
     """
 
     def __call__(self, *arguments: object, **options: object) -> object:

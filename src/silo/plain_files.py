@@ -1,9 +1,9 @@
 """Opens files that other users may have made, without waiting for ever and without reading more than a limit.
 
-A path that a user names, or a name beside it, may lead to a pipe (whose opener waits), a device (which never ends) or a
-sparse file (which takes no disk space, but as much memory as its stated size). These functions open only plain
-(regular) files and refuse files that are larger than a limit. Use them for data. Files that Silo writes again, or whose
-contents it trusts, are opened by :mod:`silo.store.privacy`.
+A path that a user names, or the path of a file beside it, may lead to a pipe (whose opener waits), a device (which
+never ends) or a sparse file (which takes no disk space, but as much memory as its stated size). These functions open
+only plain (regular) files and refuse files that are larger than a limit. Use them for data. Files that Silo writes
+again, or whose contents it trusts, are opened by :mod:`silo.store.privacy`.
 """
 
 from __future__ import annotations

@@ -145,7 +145,8 @@ def _lines(path: str) -> list[str]:
 def available_memory() -> int:
     """Returns the bytes of memory that this process may use.
 
-    It is the machine's memory, or the lower limit of the process or of its control group.
+    This is the smallest of the machine's memory, the process's own limit (``RLIMIT_AS``) and the limit of its control
+    group.
     """
     import resource  # noqa: PLC0415  # only what makes large things asks
 
@@ -549,7 +550,7 @@ def _apply_log_settings(current: Settings) -> None:
 
 
 def checks_wanted() -> bool:
-    """Whether this program's kernels run in checking mode. Leaves the other settings unread."""
+    """Whether this program's kernels run in checking mode (``SILO_CHECK=1``). Leaves the other settings unread."""
     with _lock:
         current = _current
     return current.check if current is not None else _set_variables(os.environ).get("SILO_CHECK") == "1"
@@ -617,7 +618,10 @@ def search_path() -> str | None:
 
 
 def stand_in_wanted() -> bool:
-    """Whether ``settings().on`` is ``cpu``. Leaves the other settings unread, like :func:`triton_mode`."""
+    """Whether ``SILO_ON`` is ``cpu``: torch's ``cuda`` device is the CPU for this program.
+
+    Leaves the other settings unread, like :func:`triton_mode`.
+    """
     with _lock:
         current = _current
     return (_stand_in(_set_variables(os.environ)) if current is None else current.on) == "cpu"

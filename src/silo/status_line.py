@@ -123,7 +123,10 @@ def _own_handler() -> Handler:
     import logging  # noqa: PLC0415  # see the module's docstring
 
     class Shown(logging.Handler):
-        """Prints log records as long as no other handler takes them: the program may configure logging at any time."""
+        """A log handler that prints a record only if the program has no handler for it.
+
+        This is tested for each record, because the program may configure logging at any time.
+        """
 
         silo_own = True
 
@@ -238,7 +241,11 @@ class _Line:
                     self._write(slow[0].line() + more)
 
     def _write(self, text: str) -> None:
-        """Replaces the shown text. Overwrites it with blanks, because notebooks display control codes as text."""
+        """Replaces the text on the terminal's line.
+
+        Blanks overwrite the rest of the earlier text. A control code would be shorter, but notebooks display it as
+        text.
+        """
         if not text and not self._shown:
             return
         text = text[: _width()]

@@ -17,7 +17,11 @@ __all__ = ["DISASSEMBLED", "BroughtTools", "disassemble"]
 
 @dataclass(frozen=True, slots=True)
 class BroughtTools:
-    """An installed package that contains disassemblers: the kinds of blobs they read, their folders, and its name."""
+    """An installed package with disassemblers.
+
+    ``kinds`` are the kinds of blobs that the disassemblers read, ``folders`` the folders that hold the disassemblers,
+    and ``package`` is the package's name.
+    """
 
     kinds: tuple[str, ...]
     folders: tuple[str, ...]

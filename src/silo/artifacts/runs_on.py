@@ -32,7 +32,7 @@ except ImportError as error:
 __all__ = ["FIRST_SPECIFIC", "capability", "runs_on", "specific_form"]
 
 FIRST_SPECIFIC = 90
-"""The compute capability from which NVIDIA's archs have a specific form, for example ``sm_90a``."""
+"""The lowest compute capability whose archs have an architecture-specific form, for example ``sm_90a``."""
 
 _SM = r"sm_([0-9]{2,3})([af]?)"  # compiled when first used, because a launch from a bundle never needs it
 

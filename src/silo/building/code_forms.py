@@ -50,7 +50,7 @@ _NAMES = {"llvm": "llir"}
 
 
 def kinds_with(form: str) -> tuple[str, ...]:
-    """Returns the kinds of targets whose code alone has this form; () if code for every kind may have it.
+    """Returns the kinds of targets if only their code has this form; () if code for any kind may have the form.
 
     >>> kinds_with("ttgir"), kinds_with("ttir")
     (('cuda', 'hip'), ())

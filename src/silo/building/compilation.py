@@ -81,7 +81,7 @@ def memory_is_shown(source: Source, variant: Variant, arguments: Mapping[str, ob
 
 
 def _artifacts_travel(compiler: Compiler, target: Target) -> bool:
-    """Returns whether to fetch artifacts from the remote store.
+    """Returns whether the remote store may supply artifacts that this compiler makes for this target.
 
     Native code is never fetched as an artifact: only the recorded outcome of its compile job is.
     """

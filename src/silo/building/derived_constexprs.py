@@ -11,9 +11,9 @@ from silo.errors import ExpressionError, SpaceError, TraceError
 
 __all__ = ["FORBIDDEN", "Derived", "call_opaque", "derive", "trace_heuristics"]
 
-# An integer that no config sets. If the author's pruning allows a config only in some calls, a bundle adds a condition
-# on one of the config's values. In all other calls the condition requires the value FORBIDDEN, so the config does not
-# match.
+# A value that no config sets. If the author's pruning allows a config only in some calls, a bundle stores a condition:
+# one of the config's values must equal an expression. In calls for which the pruning excludes the config, the
+# expression is FORBIDDEN, so the config does not match.
 FORBIDDEN = INT64_MIN
 
 
@@ -100,11 +100,12 @@ def call_opaque(
 
     A value given in ``arguments`` takes precedence.
 
-    The heuristics run before a config is chosen, and once for all configs. ``arguments`` may hold the values that all
-    configs share.
+    The heuristics run once, before a config is chosen, and their values serve all configs. ``arguments`` may also hold
+    config values that all configs share.
 
     Raises:
-        SpaceError: a heuristic reads another name of ``config_names``, whose value differs between configs.
+        SpaceError: a heuristic reads a name of ``config_names`` that ``arguments`` lacks, so its value
+            differs between configs.
     """
     results: dict[str, object] = {}
     for name, function, reason in derived.opaque:

@@ -1,4 +1,4 @@
-"""A kernel as its author declared it: source, space, key, grid, and the names that follow from them."""
+"""A kernel as its author declared it: source, space, key, grid, and the lists of names that the declaration implies."""
 
 from __future__ import annotations
 

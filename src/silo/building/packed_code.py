@@ -37,9 +37,9 @@ def compile_plans(
 ) -> list[PackedCode]:
     """Compiles every planned variant, several at a time; this process lowers variants while the workers compile.
 
-    A config that does not compile is left out, unless calls would use it: then its CompileError is raised. Errors that
-    no config caused are raised too: if they led to configs being left out, the bundle's contents would depend on the
-    machine's state.
+    A config that does not compile is left out. If calls would use it although it was never measured, its CompileError
+    is raised instead. Faults of the machine are raised too: if they led to configs being left out, the bundle's
+    contents would depend on the machine's state.
     """
     total = sum(len(plan) for _, plan in plans)
     started: list[tuple[Compilation, Mapping[Variant, Pending | CompileError]]] = []
@@ -113,7 +113,7 @@ def _fitting(
         counts: dict[tuple[str, ...], int] = {}
         sizes: list[tuple[Variant, int, list[tuple[str, int]]]] = []
         for entry in own:
-            # The plan lists a case's configs one after the other, in the order of preference.
+            # Counting gives a config's rank, because the plan lists a case's configs in the order of preference.
             rank = counts[entry.cases] = counts.get(entry.cases, 0) + 1
             artifact = artifacts[entry.variant]
             blobs = [(ref.sha256, ref.size) for ref in (artifact.blob, *artifact.sidecars)]

@@ -144,10 +144,10 @@ class LaunchesCalls(Protocol):
 
 
 class ZeroingLauncher:
-    """Wraps a launcher; before each launch it sets to zero the arguments that the call's config names for this.
+    """Wraps a launcher; before each launch it sets to zero the arguments that the call's config requires to be zero.
 
-    If all configs name the same arguments, setting them is the only extra work of a call. Otherwise the config of each
-    call is looked up first, by a second pass through the guard.
+    If all configs require the same arguments, setting them is the only extra work of a call. Otherwise the config of
+    each call is looked up first, by a second pass through the guard.
     """
 
     def __init__(self, launcher: LaunchesCalls, native: Launcher, kernel: DeclaredKernel) -> None:

@@ -77,9 +77,10 @@ class PreparedCase:
     ) -> tuple[CheckResult | None, str]:
         """Returns the worst result of all expected arrays, with the array's name; None if the case expects nothing.
 
-        If an array that the kernel must only read was changed, that result is returned instead. ``results`` are host
-        arrays by name, which are checked instead of the arguments themselves; an array among them whose ``writeable``
-        flag is off counts as unchanged. ``written`` are the arguments that the code may write, None if unknown.
+        If an array that the kernel must only read was changed, the failed comparison of that array is returned instead.
+        ``results`` are host arrays by name, which are checked instead of the arguments themselves; an array among them
+        whose ``writeable`` flag is off counts as unchanged. ``written`` are the arguments that the code may write, None
+        if unknown.
         """
         for owner, compare_with in self.unchanged.items():
             if results is None:
@@ -271,7 +272,10 @@ class CaseFunction:
 
     @contextlib.contextmanager
     def _blamed(self, values: Mapping[str, object]) -> Generator[None]:
-        """Adds the case and the line to errors of the case function and of its expected values."""
+        """Turns errors of the block into CaseErrors that name the case and, if known, the line of the case function.
+
+        A missing package stays a PackageError.
+        """
         subject = f"the case {label_of(values) or '(without parameters)'} of {self.kernel} ({self.location})"
         try:
             yield

@@ -99,7 +99,8 @@ def _bare(variant: BundleVariant) -> BundleVariant:
 
 _NOTE: Final = "slice"  # the name of the note that holds the positions of a slice's entries in the whole bundle
 _MOST_PLACES: Final = 1 << 20
-# added to the index of an entry that a note does not list: greater than every position in a note
+# Added to the index of an entry that a note does not list. It exceeds every position in a note, so that the entry comes
+# after all entries that the note lists.
 _BEHIND: Final = 1 << 32
 _MOST_NOTED: Final = 65536  # the most characters of a note
 
@@ -109,10 +110,10 @@ _Part: TypeAlias = "list[tuple[int, object]]"
 
 @dataclass(frozen=True)
 class Slice:
-    """The contents of a bundle to write, with the bytes of new documents. ``of`` is the identity of the whole bundle.
+    """The contents of a bundle to write, with the bytes of new documents.
 
-    ``remarks`` are lines about buckets whose config comes from a later one of the joined bundles, because trials
-    decided for it.
+    If the bundle is a slice, ``of`` is the identity of the whole bundle. ``remarks`` has a line for each bucket whose
+    config was taken from a bundle other than the first, because trials show that it is faster.
     """
 
     contents: BundleContents

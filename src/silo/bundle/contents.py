@@ -374,7 +374,8 @@ class PackedCode:
     """The values that are needed to load and call a variant.
 
     ``kernel`` is the kernel's name in its source; ``target`` and ``config`` are texts for people. ``values`` are the
-    constants of its specialization, then the values and options of its config, which a callable grid reads.
+    constants of the variant's specialization, then the values and options of its config; a grid that is a function
+    reads them.
     """
 
     kernel: str
@@ -448,8 +449,9 @@ def _entry_members(cls: type, path: str) -> list[EntryMember]:
 
 
 def calls_of(kernel: BundleKernel) -> str:
-    """Returns a digest (``calls/1``) of a bundle's data about the calls of a kernel, whichever variant serves them.
+    """Returns a digest (``calls/1``) of a bundle's data about a kernel's calls that all its variants share.
 
+    The data are the parameters with their defaults, the names that configs set, the derived constexprs and the grid.
     Does not read ``kernel.variants``, so ``kernel`` may have been read without its variants.
     """
     return digest(

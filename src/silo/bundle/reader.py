@@ -363,7 +363,10 @@ class OpenKernel:
 
     @cached_property
     def head(self) -> BundleKernel:
-        """The kernel without its variants and dispatch rules, which the native module itself reads for a call."""
+        """The kernel without its variants and dispatch rules.
+
+        The native module itself reads the variants and rules that a call needs.
+        """
         return self._manifest.head(self._number)
 
     def __len__(self) -> int:
@@ -427,7 +430,7 @@ class OpenKernel:
 
     @cached_property
     def code(self) -> tuple[VariantCode, ...]:
-        """The kernel's variants, grouped by target and kind of blob. Found without reading their specializations."""
+        """The kernel's variants, grouped by target and kind of blob. Their specializations are not read."""
         return self._manifest.code(self._number)
 
     def held(self) -> tuple[bytes, bytes, bool]:
@@ -501,8 +504,8 @@ class Bundle:
     def signed_bytes(self) -> bytes:
         """The bytes that a signature covers: the 64 bytes of the header as it was read, even if the file changes later.
 
-        They contain the hash of the manifest, which names every blob, so they cover everything that this object
-        returns.
+        The header contains the hash of the manifest, which names every blob, so a signature covers everything that this
+        object returns.
         """
         return pack_header(self.header)
 

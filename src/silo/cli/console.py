@@ -132,7 +132,10 @@ def print_table(table: Table) -> None:
 
 
 def is_asked_on_a_terminal() -> bool:
-    """Returns whether standard input is a terminal: a person answers prompts, and may mistype."""
+    """Returns whether standard input is a terminal.
+
+    A person at a terminal may mistype a new password, so it is prompted for twice there.
+    """
     return sys.stdin.isatty()
 
 

@@ -21,7 +21,7 @@ _PYTHON = re.compile(r"python(3(\.\d+)?)?")
 
 
 def interpreter_options(command_line: Sequence[str], own_arguments: Sequence[str]) -> list[str]:
-    """Returns the options that this Python was started with, which the program gets too.
+    """Returns the options that this Python was started with; the program's Python gets them too.
 
     >>> interpreter_options(["python", "-O", "-W", "error", "-m", "silo", "exec", "-m", "silo"], ["exec", "-m", "silo"])
     ['-O', '-W', 'error']
@@ -48,7 +48,7 @@ def with_report_place(arguments: Sequence[str], valued: Container[str]) -> list[
 
     Args:
         arguments: the command line after ``silo exec``.
-        valued: the options that take a value, so that the next word is not the program.
+        valued: the options that take a value: the word after such an option is its value, not the program.
     """
     result: list[str] = []
     words_left = list(arguments)

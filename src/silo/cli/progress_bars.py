@@ -65,7 +65,8 @@ class _Bar:
         if self._has_line:
             show_on_line("", self._shown)
         if isinstance(error, KeyboardInterrupt):
-            # The error of a tuning session lists the kept trials. click, which ends the program, would not print them.
+            # The error's text lists the kept trials of a tuning session. It is printed here, because click, which ends
+            # the program, would not print it.
             say_lines(str(error) or "interrupted", stderr=True)
 
     def show(self, name: str, done: int, total: int, note: str) -> None:

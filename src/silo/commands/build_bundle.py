@@ -284,7 +284,7 @@ def _usual_targets(sources: Sequence[KernelSource]) -> tuple[Target, ...]:
 
 
 def _given_variants(source: BringsCode, targets: Sequence[Target] | None) -> tuple[BuildVariant, ...]:
-    """Returns the existing code of a source, for ``targets`` or for all targets that it has."""
+    """Returns the variants of a source whose code exists already: for ``targets``, or all without ``targets``."""
     return tuple(
         BuildVariant(variant.variant, (variant.reason,), (), generic=variant.generic)
         for variant in source.code_for(targets or source.own_targets)
@@ -538,7 +538,11 @@ def _needed(entry: _Planned) -> tuple[tuple[str, Node], ...]:
 
 
 def _allowed(entry: _Planned) -> tuple[tuple[str, Node], ...]:
-    """Returns a condition that holds for the configs that the author's pruner allowed in each case."""
+    """Returns a condition, so that each call gets only configs that the author's pruner allowed in the matching case.
+
+    The condition is a pair: the name of a config value, and an expression that the value must equal. Returns () if no
+    condition is needed or possible.
+    """
     return allowed_configs(entry.kernel, [study.situation for study in entry.studies])
 
 

@@ -96,10 +96,10 @@ class Environment:
 
     @contextmanager
     def variables(self) -> Generator[Mapping[str, str]]:
-        """Yields environment variables with which the interpreter imports this Silo besides its own packages.
+        """Yields environment variables with which the interpreter imports this Silo and, otherwise, its own packages.
 
-        The folder of packages that holds Silo may also hold another version of the compiler, so that folder is not
-        put on the path. Instead, a temporary folder that contains only a link to Silo is put there.
+        The folder of packages that holds Silo may also hold another version of the compiler, so that folder is not put
+        on the path. Instead, a temporary folder that contains only a link to Silo is put there.
         """
         import silo  # noqa: PLC0415  # for its place
 
@@ -156,7 +156,7 @@ def find_environment(name: ToolchainName, *, download: bool, report: Callable[[s
 
 
 def made_folder(name: ToolchainName) -> Path:
-    """Returns the folder to which pip unpacks a package: in the store's folder, one for each version of Python."""
+    """Returns the folder of the store to which pip unpacks a package; each version of Python has its own folder."""
     return settings().store_folder / "toolchains" / f"{name.package}-{name.version}-{sys.implementation.cache_tag}"
 
 

@@ -100,9 +100,10 @@ class CaseRow:
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """A row about one form of a plan: a recorded sequence of launches for the calls that meet the conditions ``holds``.
+    """A row about one form of a plan. The forms of a plan are recorded sequences of launches for different calls.
 
-    ``arguments`` describes the arguments of such a call; ``launches`` has the kernels in order.
+    ``form`` is the form's number, ``arguments`` describes the arguments of its calls, ``holds`` are the conditions that
+    its calls meet, and ``launches`` has the kernels in order.
     """
 
     plan: str

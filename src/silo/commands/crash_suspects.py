@@ -42,8 +42,8 @@ class Suspect:
 class Verdict:
     """The outcome of a check: "named" (a fault was found), "clean", or "undecided".
 
-    ``text`` describes the fault, or is the reason for the other outcomes. The other members are named as in
-    :class:`silo.errors.CheckError`.
+    ``text`` describes the fault, or is the reason for the other outcomes. :class:`silo.errors.CheckError` has
+    and explains the members from ``kind`` on.
     """
 
     kernel: str

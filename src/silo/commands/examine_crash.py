@@ -270,7 +270,7 @@ class Examiner:
     def bases(self, launch: RecordedLaunch) -> dict[int, NDArray[Any]]:
         """Makes an array for each allocation of a launch, with the kept bytes or with random ones.
 
-        Addresses are equal to the recorded ones modulo 256.
+        Addresses are equal to the recorded ones modulo 256, so that arguments have the same alignment.
         """
         require_numpy("silo crash")
         import numpy as np  # noqa: PLC0415  # numpy is optional, and here
@@ -284,8 +284,9 @@ class Examiner:
         for low, size in sizes.items():
             room: Any = np.empty(size + 512, np.uint8)
             start = (low - room.ctypes.data) % 256
-            # The check follows views to the array that owns the memory. This array is exactly the allocation, and its
-            # base is a memoryview, at which the check stops.
+            # The array is made from a memoryview of exactly the allocation, without the padding of ``room``. To find
+            # the memory that an argument may access, the check follows the ``base`` of views up to the last array,
+            # which is this one.
             base = np.frombuffer(memoryview(room)[start : start + size], np.uint8) if size else np.empty(0, np.uint8)
             content = contents.get(low)
             if content is not None and content.size == size:
@@ -322,8 +323,7 @@ def _variant(kernel: CrashKernel) -> Variant:
     """Returns a variant of the kernel's text for this CPU. The text contains its constants already."""
     options = Config.of(enable_fp_fusion=bool(kernel.members["fp_fusion"]))
     target = device_named("cpu").target
-    # The signature is None, because the text declares no types. The user's consent, too, is to a variant without a
-    # signature.
+    # The text declares no types, so the signature is None, here and in the code that :meth:`Examiner.consent` names.
     return Variant(kernel.name, "", cast("Signature", None), Specialization(), options, target)
 
 

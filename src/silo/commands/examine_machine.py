@@ -144,7 +144,10 @@ def _package_lacking(kind: SourceKind) -> str:
 
 
 def _is_for(toolchain: Toolchain, compiler: str, source_kind: str, target: Target) -> bool:
-    """Returns whether a compiler's declaration has this kind of source and this target; True for an unreadable one."""
+    """Returns whether a compiler's declaration has this kind of source and this target.
+
+    Also returns True for a declaration that cannot be read, so that its fault is reported.
+    """
     declared = toolchain.declaration(compiler)
     return isinstance(declared, Rejected) or bool(declared.takes(source_kind, target))
 

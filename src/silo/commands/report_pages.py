@@ -97,7 +97,8 @@ def write_reports(
     texts = {
         file: kernel_page(name, path.name, reports, others.get(name, ())) for file, (name, reports) in pages.items()
     }
-    # If a kernel is called "index", the index page gets another name: file names made from kernel names contain no "~".
+    # If a kernel is called "index", index.html is its page, and the index page is index~.html. No kernel has a page of
+    # that name, because file_name() percent-encodes "~".
     write_texts(
         folder, {**texts, "index~.html" if "index.html" in pages else "index.html": index_page(path.name, pages)}
     )

@@ -53,7 +53,11 @@ class TrustRow:
 
 @dataclass(frozen=True, slots=True)
 class TrustSummary:
-    """The result of ``silo trust FILE``: the number of pieces of native code, of new ones, and their bytes."""
+    """The result of ``silo trust FILE``.
+
+    ``codes`` is the number of pieces of native code in the file, ``added`` the number of those that were not trusted
+    before, and ``size_bytes`` the size of all the code.
+    """
 
     codes: int
     added: int

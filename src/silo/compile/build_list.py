@@ -47,8 +47,8 @@ T = TypeVar("T", bound=Hashable)
 class Packing:
     """The most configs to pack for each case, and the most bytes of code for each kernel and target; None: no limit.
 
-    ``everywhere``: pack these configs also if this machine has the device and a winner was measured. Otherwise only
-    that winner is packed.
+    By default, a case with a winner that was measured on a device of this machine gets only this winner. With
+    ``everywhere``, it gets as many configs as any other case.
     """
 
     configs: int | None = DEFAULT_CONFIGS

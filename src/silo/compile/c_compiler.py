@@ -130,9 +130,9 @@ def identify(command: tuple[str, ...]) -> CCompiler:
 
 @lru_cache(maxsize=8)
 def installed_places(compiler: CCompiler) -> tuple[str, ...]:
-    """Returns the files and folders that a compiler needs: its command, and the folders that it reports itself.
+    """Returns the files and folders that a compiler needs: its command, the command's folder, and folders of its own.
 
-    gcc and clang report them for ``-print-search-dirs``. For a compiler that reports none, the command's folder counts.
+    gcc and clang print their own folders for ``-print-search-dirs``. If a compiler prints none, they are left out.
     """
     program = Path(compiler.command[0])
     places = {str(program), str(program.resolve()), str(program.resolve().parent)}

@@ -110,7 +110,7 @@ class _Form:
         return tuple((label, name) for name, label in self._modules.items())
 
     def _bound_modules(self, tree: ast.Module) -> dict[str, str]:
-        """Maps each name that, everywhere in this module, means one module of the project to that module."""
+        """Returns the names that mean one module of the project wherever this file uses them, each with that module."""
         bound: dict[str, set[str]] = {}
         others: set[str] = set()
         for node in ast.walk(tree):
@@ -248,7 +248,7 @@ class _Form:
         write("]")
 
     def _constant(self, value: object) -> str:
-        """Returns the form of a constant. A text that names a module of the project is labelled like an import."""
+        """Returns the form of a constant. If a string names a module of the project, a label replaces that name."""
         if isinstance(value, str) and value.partition(".")[0] in self._project.roots:
             module, colon, attribute = value.partition(":")
             if self._project.is_named(module):

@@ -125,7 +125,7 @@ def end_group_with_this_process() -> None:
 
 
 def _keeper(reading: int, *, lead: bool) -> subprocess.Popen[bytes]:
-    """Starts a shell that kills its process group once the other end of ``reading`` is closed everywhere.
+    """Starts a shell that kills its process group once no process has the writing end of the pipe ``reading`` open.
 
     ``lead``: the shell leads a new group; otherwise it is in this process's group.
     """

@@ -50,7 +50,11 @@ _DIGEST = re.compile("[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True)
 class KnownDigest:
-    """A digest of code. ``names`` has each dotted name that the digest depends on, and whether a module had it."""
+    """A digest of code.
+
+    The digest also depends on which texts of the code are names of modules: ``names`` maps each dotted name that was
+    looked up to whether a module with this name existed.
+    """
 
     digest: str
     names: Mapping[str, bool]
@@ -163,11 +167,11 @@ def code_digest(*packages: str) -> str:
     documentation and layout do not matter; C text counts without its comments, other files by their bytes. Names and
     folders of modules do not count: an import counts by the code of the module that it imports (:func:`digest_of`).
 
-    A version number that is raised by hand could be forgotten, and then old artifacts would count as current. The files
-    are read once a process, in some milliseconds, and only by a process that compiles or reads artifacts from the
-    store. A process that only launches from a bundle computes no digest, because the bundle names the compiler of its
-    kernels. The digest is stored beside Python's byte code, under a hash of the files' bytes; if none is stored, the
-    files are parsed, which takes most of a second.
+    A digest replaces a version number, which a developer could forget to raise: old artifacts would then count as
+    current. The files are read once a process, in some milliseconds, and only by a process that compiles or reads
+    artifacts from the store. A process that only launches from a bundle computes no digest, because the bundle names
+    the compiler of its kernels. The digest is stored beside Python's byte code, under a hash of the files' bytes; if
+    none is stored, the files are parsed, which takes most of a second.
     """
     files, exists = covered_files(packages), _finder(packages)
     content = _content(files)
@@ -215,7 +219,7 @@ def digest_of(files: Sequence[CodeFile], exists: Callable[[str], bool]) -> Known
     """Returns the digest of files, and the answers of ``exists`` that it depends on. Reads no files itself.
 
     Args:
-        files: modules and other files; the names of the modules matter only to find out which import leads where.
+        files: modules and other files; the names of the modules are used only to find the module that an import names.
         exists: returns whether a dotted name found in a text is a module of the project, in these packages or outside.
     """
     from silo.compile.canonical_code import Project, module_code  # noqa: PLC0415  # with ast: see above
@@ -285,7 +289,9 @@ def _folder(package: str) -> Path:
 
 
 def _finder(packages: Iterable[str]) -> Callable[[str], bool]:
-    """Returns a function that decides whether a dotted name is a module of Silo or of the packages' own projects.
+    """Returns a function that decides whether a dotted name is a module of Silo or of another package.
+
+    The other packages are the top-level packages of ``packages``.
 
     The function looks for files and imports no module.
     """

@@ -61,7 +61,7 @@ def build_beside(
     compile_flags: tuple[str, ...],
     toolchain: CCompiler,
 ) -> tuple[BuiltObject, tuple[bytes, ...]]:
-    """Builds ``source`` and links it with the objects of ``shared``. Returns the linked object and those of ``shared``.
+    """Builds ``source`` and links it with the objects of ``shared``. Returns the linked object and ``shared`` compiled.
 
     ``shared`` has texts, which are compiled at the same time as ``source``, and finished objects. The linked object has
     the same bytes as :func:`build` makes with these objects. ``compile_flags`` are ``flags`` without the linker's
@@ -104,7 +104,7 @@ def _written(objects: Sequence[bytes], folder: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Compilation:
-    """A text and how to compile it. Without ``language`` there is no text, and objects are linked."""
+    """The input of one run of a compiler: a text and flags. If ``language`` is "", the run only links objects."""
 
     source: str
     flags: tuple[str, ...]
@@ -159,7 +159,8 @@ def _started(compilation: _Compilation, folder: str, output: str, objects: Seque
     """Starts the compiler and yields it; kills it at the end of the block if it is still running."""
     toolchain, target, maker = compilation.toolchain, Path(folder, output), os.getpid()
     command = compilation.command(objects, target)
-    # A file, not a pipe: a child forked by a signal handler would write to the same pipe as this process.
+    # The compiler reads the text from a file, not from a pipe: a child that a signal handler forks would write into the
+    # same pipe as this process.
     with tempfile.TemporaryFile(dir=folder) as text:
         text.write(compilation.source.encode())
         text.seek(0)

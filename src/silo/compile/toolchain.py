@@ -180,9 +180,9 @@ class Toolchain:
         return self._ranked[accepted]
 
     def target_kinds(self, source_kind: str) -> tuple[str, ...]:
-        """Returns the kinds of targets that compilers of this kind of source name.
+        """Returns the kinds of targets in the declarations of all compilers that compile this kind of source.
 
-        Returns () if one of these compilers names no kind, or has no valid declaration.
+        Returns () if one of these compilers declares no kind of target, or has no valid declaration.
         """
         declared = [self.declaration(name) for name in self._plugins if self._is_for(name, source_kind)]
         targets = [() if isinstance(declaration, Rejected) else declaration.targets for declaration in declared]
@@ -212,7 +212,7 @@ def _most_specific(declared: _Declared) -> _Declared:
 
 
 def _preferred(declared: _Declared) -> _Declared:
-    """Returns the compilers whose declarations name all others in ``before``."""
+    """Returns the declarations whose ``before`` lists the compilers of all other declarations in ``declared``."""
     return [
         declaration
         for declaration in declared

@@ -22,9 +22,9 @@ from silo.gc_pause import seldom_collected
 
 __all__ = ["main"]
 
-# The process that started the workers meanwhile runs the front end for the next jobs, one after another. If the workers
-# take CPU time from that process, they soon have no job to compile. Measured with 32 configs of a matrix product in
-# CuTe on two cores: docs/performance.md.
+# Workers run at a lower priority than the process that started them. That process runs the front end for the next jobs,
+# one after another: if the workers took CPU time from it, they would soon have no job to compile. Measured with 32
+# configs of a matrix product in CuTe on two cores: docs/performance.md.
 _NICE = 5
 
 

@@ -50,8 +50,8 @@ def give_way(nice: int) -> None:
     """Lowers this process's priority, as far as the system allows; nothing depends on it."""
     with contextlib.suppress(OSError, AttributeError):  # Windows has no nice
         os.nice(nice)
-    # A worker leads its own session, and Linux may divide CPUs among sessions before it considers nice values
-    # (CONFIG_SCHED_AUTOGROUP, sched(7)).
+    # A worker leads its own session. Linux may divide CPU time among sessions first and apply nice values only within a
+    # session (CONFIG_SCHED_AUTOGROUP, sched(7)), so the session's priority is lowered too.
     with contextlib.suppress(OSError):
         Path("/proc/self/autogroup").write_text(str(nice), encoding="ascii")
 

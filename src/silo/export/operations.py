@@ -224,7 +224,7 @@ def _type(operation: ExportedOperation, argument: GivenArgument, written: int) -
 
 
 def _letters(number: int) -> str:
-    """Returns the schema's name for a piece of memory that is written: a, b, ... z, a1, ..."""
+    """Returns the letters that mark the memory of written argument ``number`` in a torch schema: a, ... z, a1, ..."""
     turn, letter = divmod(number, 26)
     return f"{chr(ord('a') + letter)}{turn or ''}"
 

@@ -284,9 +284,10 @@ _OWN_HEADERS = ("elements.h", "silo.hpp")
 
 @dataclass(frozen=True, slots=True)
 class CpuSource:
-    """The C text beside a CPU object. Compiled into the program, it replaces the object with this sha256.
+    """The C text that a bundle holds beside a CPU object. Compiled into the program, it replaces the object.
 
-    ``flags`` are the compiler flags that decide the object's behaviour; ``level`` is the CPU level of its target.
+    ``sha256`` is the object's. ``flags`` are the compiler flags that decide the object's behaviour; ``level`` is the
+    CPU level of its target.
     """
 
     sha256: str

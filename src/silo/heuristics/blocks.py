@@ -238,7 +238,7 @@ def tiled_reduction_config(
 
 
 def _aim(wanted: int, hints: SizeHints) -> int:
-    """Returns the number of elements to which a block grows: ``wanted``, or an eighth of it for smaller arrays."""
+    """Returns the number of elements to which a block grows: ``wanted``, or an eighth of it if the array is smaller."""
     return wanted // 8 if hints.numel < wanted else wanted
 
 

@@ -350,7 +350,10 @@ class BoundCombo:
 
     @property
     def needed(self) -> tuple[tuple[str, Node], ...]:
-        """For each length of a whole row, its constexpr and its value as an expression; results depend on the value."""
+        """The constexprs for the lengths of whole rows, each with the expression of its value.
+
+        A wrong value would give wrong results.
+        """
         return tuple((name, self.parts[number].row_length) for number, name in self.rows)
 
     def plan(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> ComboLayout:

@@ -161,7 +161,7 @@ class KernelFacts:
     Attributes:
         loads, stores, reductions: the number of operations of each kind in one program.
         atomic_add: whether the kernel adds atomically.
-        dynamic_sizes: the number of arguments that are sizes which the kernel's indexing depends on.
+        dynamic_sizes: the number of size arguments that the kernel's indexing depends on.
         min_elements_per_thread: the smallest number of elements for each thread.
         autotune_hints, tile_hint, reduction_hint: the kernel's own hints.
         tiling_scores: by dimension, how much a longer block there helps memory accesses; all 1 if empty.
@@ -170,7 +170,7 @@ class KernelFacts:
         longest_persistent: elements of the longest reduced axis that a sub-kernel of a combo holds in one block (HIP).
         single_row: the kernel has no x block, because each program processes one row.
         descriptor_minimums: the smallest block sizes that its tensor descriptors allow, by block name.
-        min_xblock, min_rblock: smallest block sizes for another reason.
+        min_xblock, min_rblock: the smallest block sizes of x and of reduced dimensions that it needs for other reasons.
         rsplit_size: rows that one program of a mix-order reduction processes; 0 for any other kernel.
         several_stages: whether a mix-order reduction may be pipelined.
         persistent: whether a cooperative reduction holds its share of the reduced axis in one block.

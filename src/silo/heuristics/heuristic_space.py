@@ -196,9 +196,9 @@ class BoundSpace:
 
     @property
     def needed(self) -> tuple[tuple[str, Node], ...]:
-        """The constexpr for the length of a whole row, with its value as an expression; empty if there is none.
+        """The constexpr for the length of a whole row, with its value as an expression; empty without such a constexpr.
 
-        The kernel's results depend on this value.
+        A wrong value would give wrong results.
         """
         return ((self.made_by.row, self.row_length),) if self.made_by.row else ()
 

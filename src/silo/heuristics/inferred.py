@@ -95,7 +95,7 @@ def open_sizes(signature: Signature) -> tuple[str, ...]:
 
 
 def size_name(role: str, arguments: Sequence[str]) -> str | None:
-    """Returns the argument that is named as the size for a block size with this role, or None."""
+    """Returns the argument that has a usual name for the size of a block's dimension (``M`` for BLOCK_M), or None."""
     lowered = {argument.lower(): argument for argument in reversed(arguments)}
     return next((lowered[name] for name in SIZE_NAMES.get(role, ()) if name in lowered), None)
 
@@ -150,7 +150,8 @@ class KernelUse:
 def use_of(traits: Traits, lengths: Mapping[str, int]) -> KernelUse:
     """Returns a kernel's operations and the use of its blocks, from the traits of its code.
 
-    ``lengths`` are the block sizes, by name, that the code was made with: a block is found in the traits by its size.
+    ``lengths`` are the block sizes, by name, that the code was made with. The traits have no names of blocks, so a
+    block is recognized by its size.
     """
     blocks: dict[str, BlockUse] = {}
     for name, length in lengths.items():
@@ -172,9 +173,10 @@ def use_of(traits: Traits, lengths: Mapping[str, int]) -> KernelUse:
 
 
 def common_use(kernel_use: KernelUse, other: KernelUse) -> KernelUse:
-    """Returns the facts on which two readings of a kernel's code agree, made with two sizes of every block.
+    """Returns the facts on which two readings of one kernel's code agree.
 
-    One reading is not enough, because a block size may equal a constant of the kernel by chance.
+    For the second reading, every block has another size. One reading is not enough, because a block size may equal a
+    constant of the kernel by chance.
     """
     blocks = {
         name: BlockUse(

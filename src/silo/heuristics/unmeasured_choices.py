@@ -15,7 +15,7 @@ from silo.tuner.statistics import estimate, indistinguishable, median
 
 __all__ = ["KernelChoice", "cooperative_fits", "fastest", "nearest", "persistent_fits", "promising_configs"]
 
-# A distance larger than any sum of logarithms of 64-bit sizes.
+# The distance of a kernel that was made for no particular sizes. It exceeds every sum of logarithms of 64-bit sizes.
 _NO_SIZES = float(1 << 62)
 
 

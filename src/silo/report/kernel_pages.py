@@ -95,7 +95,10 @@ class OtherSizes:
 
     @classmethod
     def of(cls, study: Study, learnt: Generalization) -> OtherSizes:
-        """Returns the table for ``learnt``, which was learnt from several studies; ``study`` is any one of them."""
+        """Returns the table of the predictions in ``learnt``.
+
+        They were learnt from several studies of one kernel on one device; ``study`` is any one of these studies.
+        """
         held_out = [f"{item / 10_000:.1f} %" for item in learnt.fitted.held_out] or [""] * len(learnt.samples)
         rows = tuple(
             (
@@ -223,7 +226,7 @@ def _section(number: int, report: StudyReport) -> dict[str, Any]:
 def roofline_point(report: StudyReport, label: str, href: str = "") -> RooflinePoint | None:
     """Returns the study's point in a roofline.
 
-    None without a winner, or if the study's case does not declare bytes and operations.
+    Returns None for a study without a winner, or if its case does not declare bytes and operations.
     """
     work, winner = report.kept.work, report.winner
     if work is None or winner is None or not work.bytes or not work.flops:
@@ -435,7 +438,7 @@ def index_page(origin: str, pages: Mapping[str, tuple[str, Sequence[StudyReport]
 
 
 def _rooflines(studies: Sequence[tuple[str, str, StudyReport]]) -> list[dict[str, str]]:
-    """Draws a chart for each device whose rates are known and that has a case with declared bytes and operations."""
+    """Draws a roofline for each device with measured ceilings and a case that declares its bytes and operations."""
     by_device: dict[str, list[tuple[str, str, StudyReport]]] = {}
     for study in studies:
         by_device.setdefault(str(study[2].kept.study.device), []).append(study)

@@ -38,8 +38,8 @@ class MergeSummary:
     """The bundle that a merge wrote.
 
     ``of`` is the identity of the bundle that the parts were cut from, "" if they are not slices of one bundle.
-    ``whole`` is True if the written bundle equals that bundle byte for byte. ``remarks`` are lines about buckets in
-    which a part's trials showed a faster config than an earlier part's decision, and so the later part decides.
+    ``whole`` is True if the written bundle equals that bundle byte for byte. ``remarks`` has a line for each bucket
+    whose config was taken from a part other than the first, because trials show that it is faster.
     """
 
     path: str

@@ -10,8 +10,8 @@ from silo.errors import SourceError
 __all__ = ["GAP", "plain_lines", "refuse_foreign_files", "refuse_joined_words"]
 
 _CONTINUED = re.compile(r"\\[ \t]*\n")
-# The pattern ends at the first end of a comment. If it could go on, each comment at the start of a line would double
-# the time of a search.
+# The pattern matches up to the first end of a comment and never backtracks beyond it. Otherwise each comment at the
+# start of a line would double the time of a search.
 _COMMENT = r"/\*(?:[^*]|\*(?!/))*+\*/"
 GAP = rf"(?:[^\S\n]|[\u180e\u200b\ufeff]|{_COMMENT})*+"
 """A pattern for the space within a directive and before its ``#``; clang accepts some Unicode spaces, too."""

@@ -53,10 +53,10 @@ Names: TypeAlias = tuple[tuple[str, ...], ...]
 
 
 class ReachedCode:
-    """The functions and classes reached so far, as ``parts``. A reference to one is its index in ``parts``.
+    """The functions and classes that were reached from a kernel so far, as ``parts``.
 
-    So functions that call each other are described once. Kinds of sources inherit from this class and override the
-    methods that depend on their library.
+    A reference to a function or class is its index in ``parts``, so that functions that call each other are described
+    once. Kinds of sources inherit from this class and override the methods that depend on their library.
     """
 
     libraries: ClassVar[tuple[str, ...]] = ("builtins", "math", "typing", "copy")
@@ -429,8 +429,8 @@ def reached_by(code: ReachedObjects, root: Any) -> JSON:  # noqa: ANN401
 def plain_function(function: Any, libraries: Sequence[str]) -> Any:  # noqa: ANN401
     """Returns the author's function inside wrappers of a library or ``functools``; any other object unchanged."""
     while True:
-        # A bound method is not unwrapped: it shows its function's attributes, __wrapped__ too, but its object also
-        # decides the behaviour.
+        # A bound method is not unwrapped. Its ``__wrapped__`` is its function's; following that would lose the method's
+        # object, which also decides the behaviour.
         if isinstance(function, MethodType):
             return function
         if isinstance(function, staticmethod | classmethod):
@@ -448,7 +448,10 @@ def plain_function(function: Any, libraries: Sequence[str]) -> Any:  # noqa: ANN
 
 
 class ReachedObjects(ReachedCode):
-    """Describes functions that a library wraps, the author's classes with all their parts, and their instances."""
+    """A :class:`ReachedCode` for kernels that may also be Python objects.
+
+    It describes functions that a library wraps, and the author's classes, with all their parts, and instances of them.
+    """
 
     libraries: ClassVar[tuple[str, ...]] = (*_STANDARD, *ReachedCode.libraries)
     constant_word: ClassVar[str] = "a constexpr"
@@ -475,7 +478,7 @@ class ReachedObjects(ReachedCode):
     def value_of(self, value: Any) -> JSON:  # noqa: ANN401
         """Returns the canonical form of a plain value.
 
-        A function raises TypeError, because it is reached by reference.
+        Raises TypeError for a function, which is described by a reference instead (:meth:`refer`).
         """
         if isinstance(value, FunctionType):
             raise TypeError

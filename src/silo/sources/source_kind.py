@@ -104,7 +104,7 @@ class NeedsPackages(Protocol):
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """The packages of the requirement, the library first, and modules with another name than their package's."""
+        """The packages of the requirement, the library first, and modules that are not called like their package."""
         ...
 
     def versions(self) -> Mapping[str, str]:

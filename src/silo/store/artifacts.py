@@ -67,7 +67,7 @@ class BuiltLedger(Protocol):
         ...
 
     def note_variants(self, *codes: HostCode) -> None:
-        """Records consent to native code of variants, if there is consent to the outcome of its compile job."""
+        """Records consent to the native code of each variant for whose compile job's outcome there is consent."""
         ...
 
     def decide(self, code: HostCode) -> Decision:
@@ -138,7 +138,10 @@ class Outcome(Persisted):
 
     @property
     def host_code(self) -> HostCode:
-        """The description of the native code for the trust ledger, without the calls that the code's variants serve."""
+        """The description of the native code for the trust ledger, without facts about calls.
+
+        Those facts (signature, specialization) belong to a variant, and variants with equal jobs share this outcome.
+        """
         return HostCode(self.blob.sha256, self.blob.kind, self.launch, text=text_of(self.sidecars))
 
 
@@ -210,9 +213,9 @@ class Artifacts:
             self._counts.note(found=True)
 
     def described(self, key: str) -> Artifact | None:
-        """Returns the artifact of an artifact key for a comparison, or None.
+        """Returns the artifact of an artifact key, or None; the artifact's code may be missing or not trusted.
 
-        The artifact's code may be missing or not trusted.
+        A caller that only compares the artifact with a newer compiler's artifact does not need the code.
         """
         artifact = self._read(self._artifacts, "artifact", key, Artifact.from_json)
         if artifact is None and self._afar is not None:

@@ -140,8 +140,7 @@ def examine(root: Path, names: tuple[str, ...]) -> Decision:
     way, real_path = _way_to(str(root))
     for node in way:
         safe = is_safe_on_the_way(node, user)
-        # the group and the namespace, which take longer to look up, are needed only for a folder that is not safe
-        # otherwise
+        # Looking up the group and the namespace takes long, and matters only for a folder that was just rejected.
         if not safe:
             safe = is_safe_on_the_way(node, user, own_group=_own_group(user), unmapped=_unmapped_owner())
         if isinstance(safe, Rejected):
@@ -204,7 +203,7 @@ def _opened(path: Path, flags: int) -> tuple[int, os.stat_result]:
 
 
 def output_place(path: str | os.PathLike[str]) -> Path:
-    """Returns the path, without links, of a file that is to be written or replaced; links of the user stay in place.
+    """Returns the path to write a file of the user to, with all links resolved: writing there replaces no link.
 
     A link of another user is refused, because with it that user would choose which file of this user is overwritten.
 
@@ -229,7 +228,7 @@ def output_place(path: str | os.PathLike[str]) -> Path:
 
 
 def _way_of_own_links(path: Path) -> Path | None:
-    """Returns the target of a path; None if it does not exist. Raises NotPrivateError for links of other users."""
+    """Returns ``path`` with links resolved, None if it is missing. Raises NotPrivateError for another user's link."""
     way, real_path = _way_to(str(path))
     for node in way:
         if stat.S_ISLNK(node.mode):
@@ -594,7 +593,10 @@ def _cache_folder() -> Path:
 
 
 def write_holder(descriptor: int) -> None:
-    """Writes the holder into the lock file, for processes on other machines, whose lock table does not show it."""
+    """Writes this process's id, machine and command into the lock file.
+
+    Processes on other machines read them there, because their table of locks does not show the holder.
+    """
     text = f"process {os.getpid()} on {os.uname().nodename} ({_shown(sys.argv)})".encode(errors="replace")
     with contextlib.suppress(OSError):  # the lock works without this note, for example on a full disk
         os.ftruncate(descriptor, 0)

@@ -381,7 +381,7 @@ class KeyEntry:
 
 
 class _Listing:
-    """The list of trusted keys when it was last read: keys by their text, and the headers that they have signed."""
+    """The trusted keys by their text, and the headers that they have signed, as of the last reading of the ledger."""
 
     def __init__(self) -> None:
         self.keys: dict[str, KeyEntry] = {}

@@ -11,8 +11,8 @@
     trust/{built,trusted}.jsonl host code that was built or trusted here; remotes.jsonl: remote stores
     damaged/                    damaged files that were set aside
     upkeep                      the lock of pruning processes, and the time of the last removal of losing configs' code
-    size                        bytes on disk, as processes add to it between two listings of the store
-    counts.log                  look-ups that found code, and that did not, a line for each process
+    size                        estimated bytes on disk: the last listing, and the bytes that processes wrote since
+    counts.log                  numbers of look-ups that found code and that did not, a line for each process
 
 No file in the directory names its path, so the directory can be moved or copied. Every write is atomic, so many
 processes may use it at once and any of them may be killed. It belongs only to its user: a directory that others own or
@@ -219,7 +219,8 @@ class Store(StoreBase):
     Raises ``StoreError`` if a newer Silo wrote the directory. Other faults raise nothing, but lead to a warning. If
     this user cannot write the directory, its entries are used, and new results stay in memory. If other users may write
     the directory, or its schema file is damaged, it is not read, and all results stay in memory; the warning names the
-    path and the remedy. Missing entries are fetched from the remote store of ``link``, and new results are sent there.
+    path and the remedy. With ``link``, the client of a remote store, missing entries are fetched from that store, and
+    new results are sent to it.
     """
 
     def __init__(self, root: Path, link: RemoteClient | None = None) -> None:

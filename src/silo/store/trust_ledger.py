@@ -1,9 +1,9 @@
 """The trust ledger: native code runs only if this user built it, trusts it or its signer, or allows this one load.
 
-The subject of trust is a :class:`silo.core.consent.HostCode`: the bytes, and everything that decides the effect of
-calling them, named by its digest. Mapping native code requires a :class:`silo.core.consent.Consent`, and only this
-module issues them: by the ledger of a store, for code compiled in this process, and for code that the parent process
-trusts. A trusted key vouches for all files that it signs (:mod:`silo.store.signatures`).
+The user's trust is in a :class:`silo.core.consent.HostCode`: the bytes of the code, and everything that decides the
+effect of calling them. Its digest names it. Mapping native code requires a :class:`silo.core.consent.Consent`, and only
+this module issues them: by the ledger of a store, for code compiled in this process, and for code that the parent
+process trusts. A trusted key vouches for all files that it signs (:mod:`silo.store.signatures`).
 
 Notes of an older Silo cover only the bytes. They give no consent; a refusal mentions them.
 """
@@ -99,7 +99,7 @@ class TrustEntry:
 
 
 class _Listing:
-    """One list when it was last read: its digests, the record about each, and the blobs in records of an older Silo."""
+    """One list of the ledger as last read: digests, each with its record, and the blobs that an older Silo listed."""
 
     def __init__(self) -> None:
         self.entries: dict[str, TrustEntry | None] = {}
@@ -131,7 +131,7 @@ class _Listing:
 
 
 class TrustLedger:
-    """The native code that was built here or is trusted here; issues consent to load it.
+    """The record of the native code that was built here or is trusted here. It issues consent to load this code.
 
     ``directory`` is the directory of ``records``, None if they are in memory. Lists that others could have written are
     never read (:mod:`silo.store.privacy`).
@@ -158,7 +158,8 @@ class TrustLedger:
     def note_built(self, *codes: Vouchable) -> None:
         """Records consent to native code that was compiled here, and to cases and C text that were written here.
 
-        Compiling and building call this, and so does the storing of a call that a jax program names by a digest.
+        Called after compiling, after building a bundle, and when a call is stored for a jax program, which names the
+        stored call by its digest.
         """
         if not self._lists[BUILT].is_read:
             self._refresh(BUILT)
@@ -170,7 +171,7 @@ class TrustLedger:
             self._add(BUILT, dict.fromkeys(new), {"built": new})
 
     def note_variants(self, *codes: HostCode) -> None:
-        """Records consent to native code of variants, if there is consent to the outcome of its compile job."""
+        """Records consent to the native code of each variant for whose compile job's outcome there is consent."""
         built: list[HostCode] = []
         for code in codes:
             word = self._word(HostCode(code.blob, code.kind, code.launch, text=code.text))
@@ -328,7 +329,8 @@ class TrustLedger:
     ) -> None:
         """Raises ``TrustError`` unless all of this code may be loaded and run. Called before a launch is prepared.
 
-        With ``exported``, called before files are written that other programs will load and run.
+        ``exported`` is True before an export instead: other programs will load and run the written files. The error
+        then says that nothing is exported.
         """
         check = self._signature_check(signed)
         refused = [

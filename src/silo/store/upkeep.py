@@ -1,4 +1,4 @@
-"""Upkeep of a store: it stays below a limit, losing configs lose their code, and look-ups are counted."""
+"""Upkeep of a store: keeps its size below a limit, removes the code of losing configs, and counts look-ups of code."""
 
 from __future__ import annotations
 
@@ -45,11 +45,12 @@ COUNTS_FILE = "counts.log"
 
 _DAY_S = 86400
 _LOSERS_OLDER_S = _DAY_S
-# A process that has written limit / _SHARE bytes adds them to the recorded size of the store, and checks it. So 16
-# processes that write have at most a sixteenth of the limit that is not recorded.
+# Once a process has written limit / _SHARE bytes, it adds them to the recorded size of the store and checks that size.
+# So the bytes that 16 processes have written but not yet recorded are at most a sixteenth of the limit.
 _SHARE = 256
 _SIZE_BYTES = 64  # the length of the line in the file ``size``
-_WAIT_S, _NAP_S = 60.0, 0.05  # how long, and how often, to look whether another process has ended pruning
+# the most seconds to wait for another process that prunes, and the seconds between two checks whether it has ended
+_WAIT_S, _NAP_S = 60.0, 0.05
 _RETRY_S = 60  # seconds until the next check after a pruning that could not remove enough, because all code is young
 _MOST_COUNTS_BYTES = 1 << 20  # a longer file of counts is emptied
 

@@ -34,5 +34,5 @@ DRIVER = DriverDeclaration(
     library="hip_library",
     torch_build="hip",
     least_flush=512 << 20,  # the driver reports only one level of cache; the next level has 256 MiB
-    spills=32,  # PyTorch 2.13 uses the same limit
+    spills=32,  # a config's code with more spills is measured late; PyTorch 2.13 has the same limit
 )

@@ -17,7 +17,11 @@ _FORMS = "it begins with file:, https://, s3://, gs://, az://, redis:// or redis
 
 @frozen
 class RemoteAddress:
-    """The address of a remote store. ``name`` is the form that is shown and trusted: without user and password."""
+    """The address of a remote store.
+
+    ``name`` is the address without user and password. Messages show the name, and the trust ledger records trust in a
+    remote store under it.
+    """
 
     name: str
     address: str = field(repr=False)

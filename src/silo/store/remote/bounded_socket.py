@@ -49,10 +49,10 @@ class TooSlowError(BoundsError):
 class Bounds:
     """The limits of one request and its answer.
 
-    ``deadline`` is a moment of ``time.monotonic``. With ``bytes_a_second``, each byte that is sent or arrives extends
-    the deadline by its share of a second, so that a long answer may take its time and a slow one may not. ``step_s`` is
-    the time that connecting, or waiting for the next bytes, may take. ``most_bytes`` limits all bytes that arrive,
-    including headers and the frames of the protocol.
+    ``deadline`` is a moment of ``time.monotonic``. With ``bytes_a_second``, each byte that is sent or arrives moves the
+    deadline by ``1 / bytes_a_second`` seconds, so that a long answer may take its time and a slow one may not.
+    ``step_s`` is the time that connecting, or waiting for the next bytes, may take. ``most_bytes`` limits all bytes
+    that arrive, including headers and the frames of the protocol.
     """
 
     deadline: float

@@ -440,7 +440,7 @@ class RemoteClient:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The parts of a store that the service can keep; () if it cannot be reached."""
+        """The parts of a store (blobs, records, ...) that the service can keep; () if it cannot be reached."""
         chunks: list[tuple[str, ...]] = []
         done = threading.Event()
 

@@ -119,7 +119,10 @@ def _push_records(root: Path, client: RemoteClient) -> CopiedObjects:
 
 
 def _records_there(client: RemoteClient) -> dict[str, list[str]]:
-    """Returns the names of the remote store's objects of records, without folder, by the key of the list of records."""
+    """Returns, for the key of each list of records, the names of the remote store's objects that hold its records.
+
+    The names are without the folder.
+    """
     names_by_key: dict[str, list[str]] = {}
     for name in _names(client, "records"):
         if name.count("/") == 2:

@@ -24,8 +24,8 @@ _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLIN
 class FolderObjects:
     """Files below ``root``, which must exist: a share that is not mounted is an error, not an empty store.
 
-    Other users may write below ``root`` too, so nothing is used before it is verified. Access follows the umask and the
-    share's own rules.
+    Other users may write below ``root`` too, so nothing is used before it is verified. New files get the permissions
+    that the umask and the share allow.
     """
 
     parts = PARTS

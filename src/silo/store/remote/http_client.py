@@ -1,7 +1,7 @@
 """The HTTP client of remote stores and registries: redirections, logins, deadlines and limits of bytes.
 
-Every request has :class:`HttpLimits`. If a request fails, a function of the client's user turns a :class:`HttpFault`, a
-value, into the exception that is raised. The same answer of a server always gives the same fault.
+Every request has :class:`HttpLimits`. If a request fails, the client makes an :class:`HttpFault` and raises the
+exception that its user's function returns for this fault. The same answer of a server always gives the same fault.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class HttpLimits:
     ``patience_s`` is the time that connecting, or waiting for the next bytes, may take; ``most`` is the longest body
     that the answer may have, in bytes. The answer must be complete by ``deadline``, a moment of ``time.monotonic``, and
     within ``seconds``, which start anew after each redirection. With ``bytes_a_second``, each byte that is sent or
-    arrives extends this time by its share of a second.
+    arrives extends ``seconds`` by ``1 / bytes_a_second``.
     """
 
     patience_s: float
@@ -65,9 +65,9 @@ _Kind = Literal["address", "silent", "long", "slow", "broken"]
 class HttpFault:
     """The reason why a request got no answer, or only a part of one.
 
-    ``address``: the server redirects to an address that cannot be used; ``silent``: no head of an answer came (no
-    server, not HTTP, or not in time); ``long``: the body, or the body with its frames, has more than ``most`` bytes;
-    ``slow``: the body did not come in time; ``broken``: the body ended early, or is not HTTP.
+    The values of ``kind`` are: ``address``: the server redirects to an address that cannot be used; ``silent``: no head
+    of an answer came (no server, not HTTP, or not in time); ``long``: the body, or the body with its frames, has more
+    than ``most`` bytes; ``slow``: the body did not come in time; ``broken``: the body ended early, or is not HTTP.
     """
 
     kind: _Kind
@@ -251,9 +251,9 @@ class HttpClient:
     ) -> Generator[Reply]:
         """Sends a request and yields the reply; at the end of the block the rest of the reply is discarded.
 
-        ``path`` is a path below the base, or an address. With ``once`` the first reply is returned, and only
-        ``headers`` are sent: for a request with a password of its own. If a request fails, the exception that ``error``
-        returns is raised.
+        ``path`` is a path below the base, or an address. With ``once``, redirections are not followed, and the
+        client's login is not sent: use it for a request that carries its own password in ``headers``. If a request
+        fails, the exception that ``error`` returns is raised.
         """
         headers = {"Accept-Encoding": "identity", **(headers or {})}
         if once:
@@ -356,7 +356,7 @@ class HttpClient:
 
 
 def basic_login(split: SplitResult) -> str:
-    """Returns the header of basic authentication, by the address or the user's ``.netrc``; "" without a login."""
+    """Returns the header of basic authentication, from the address or the user's ``.netrc``; "" without a login."""
     user, password = unquote(split.username or ""), unquote(split.password or "")
     if not user:
         try:

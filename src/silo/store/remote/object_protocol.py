@@ -32,7 +32,7 @@ __all__ = [
 
 # The most seconds that connecting, or waiting for the next bytes, may take.
 LIMIT_S = 2.0
-# The most seconds for a page of a listing, if the service has answered before. A long page takes a while.
+# The most seconds for a page of a listing of a service that has answered before. A long page takes a while.
 LISTING_S = 5.0
 _BYTES_A_SECOND = 1 << 20  # a service that transfers fewer bytes in a second counts as broken
 MOST_LINE_BYTES = 256 << 10

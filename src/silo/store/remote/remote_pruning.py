@@ -1,11 +1,11 @@
-"""Pruning of a remote store, and the leases of its users, so that nobody prunes it while another process reads much.
+"""Pruning of a remote store, and leases, which keep other processes from pruning while one process reads many objects.
 
 Nothing is removed while another process holds a lease: leases are checked before and between batches. A process without
 a lease that finds an object missing compiles it again. Trials are never removed. Blobs that no entry names are not
 removed either, because a process may be about to send the entry.
 
-A session that reads much (``silo tune``, ``silo cache pull``) holds a lease, and so does a pruning. The lease of a
-killed process ends at the time in its name.
+``silo tune`` and ``silo cache pull`` hold a lease, and so does a pruning. The lease of a killed process ends at the
+time in its name.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def leases_of(client: RemoteClient) -> tuple[Lease, ...]:
 
 
 def ended_leases(client: RemoteClient) -> list[str]:
-    """Returns the objects of leases that have ended, which a pruning removes."""
+    """Returns the names of the objects of leases that have ended. A pruning removes these objects."""
     now_s = time.time()
     return [
         f"leases/{name}" for name, match in _matches(client.list("leases").names) if int(match[1]) + _SKEW_S <= now_s
@@ -219,7 +219,7 @@ def plan_pruning(
     losers_alone: bool,
     older_than_s: int | None,
 ) -> tuple[tuple[str, int], ...]:
-    """Returns the objects to remove, in order, each with its size. Pure.
+    """Returns the objects to remove, in order, each with its size. Sends no request and removes nothing.
 
     ``times`` are the Unix times of the last trial of artifacts, by artifact key; code of an artifact without a trial
     counts as new.
@@ -237,7 +237,7 @@ def plan_pruning(
         return max_bytes is not None and left <= max_bytes
 
     def release(entry: _RemoteEntry, *, described: bool) -> None:
-        """Removes the blobs that only this entry refers to, and the entry itself unless ``described``."""
+        """Plans the removal of the blobs that only ``entry`` refers to; unless ``described``, also of that entry."""
         nonlocal left
         if not described and alive.pop(entry.name, None) is not None:
             plan.append((entry.name, entry.size))

@@ -1,12 +1,13 @@
 """The parts of a store that several machines share: blobs, records, artifacts and outcomes of compile jobs.
 
-Reads use only the local disk. To see other machines' records, a caller first calls :meth:`SharedRecords.catch_up`, as
-the first call without any records and a tuning session do.
+Reads use only the local disk. A caller that needs other machines' records first calls :meth:`SharedRecords.catch_up`: a
+tuning session does, and so does a kernel's first call without any local records.
 
 Each object that arrives is verified and stored before it is used. Native code is treated differently, because everybody
 who may write to the remote store could have it run here. So an artifact of native code is never fetched. The outcome of
-its compile job is fetched if this user trusts the remote store or the key that signed the outcome: the job's key is
-made of the text that was lowered here, so this process decides the code and its calls.
+its compile job is fetched if this user trusts the remote store or the key that signed the outcome. The job's key
+covers the text that this process lowered, so the outcome is code for exactly that text, and this process itself
+describes how the code is called.
 """
 
 from __future__ import annotations

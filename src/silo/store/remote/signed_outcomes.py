@@ -1,8 +1,8 @@
 """Signed outcomes of compile jobs: a user who trusts the key may use their native code.
 
-A signed outcome (a seal) is an object of its own, named by the job and the key: the line of the outcome, and a
-signature in minisign's format of the job's key and that line. So an unsigned outcome of the same job, which a stranger
-may have stored first under the job's name, does not get in its way.
+A signed outcome (a seal) is an object of its own, named by the job and the key. It holds the line of the outcome, and a
+signature in minisign's format that covers the job's key and that line. A stranger may have stored an unsigned outcome
+under the job's name first; the signed one has another name, so it can still be stored and found.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ class UploadQueue:
 
     @property
     def _ready(self) -> int:
-        """The most threads that could be sending now."""
+        """The largest number of threads that could be sending queued objects now."""
         return len(self._blobs) + len(self._entries) + (bool(self._records) and self._sends_records)
 
     @property
@@ -253,7 +253,7 @@ class UploadQueue:
         return []
 
     def _alike(self) -> list[_Item]:
-        """Returns the first record, and as many more of its list as fit into one object."""
+        """Dequeues and returns the first record, and as many more records of its list as fit into one object."""
         first = self._records.popleft()
         folder, size = _folder(first), len(first.data)
         batch, others = [first], deque[_Item]()

@@ -123,7 +123,7 @@ class WebObjects:
     def _listed(self, folder: str, deadline: float) -> tuple[list[str], list[str]]:
         """Returns the names of the files and of the folders directly in a folder."""
         headers = {"Depth": "1", "Content-Type": "application/xml"}
-        # the longer limit, because the server has answered OPTIONS
+        # LISTING_S instead of LIMIT_S: the server has answered OPTIONS before, and a long listing takes a while
         limits = HttpLimits(LISTING_S, _MOST_LISTING_BYTES, deadline)
         with self._http.request("PROPFIND", f"{folder}/", limits, _ASK, headers) as reply:
             if reply.status == 404:
