@@ -265,7 +265,10 @@ class HeldExtents:
 
 @frozen
 class Extents(Persisted):
-    """The extents of one array. ``strides`` count elements; None: code made for this shape takes any strides."""
+    """The extents of one array.
+
+    ``strides`` count elements; None means that code made for this shape takes any strides.
+    """
 
     title = "the extents of an array"
 

@@ -317,7 +317,11 @@ def _shared(parts: Sequence[Part], yblock: Block, limit: int) -> tuple[Node, ...
 
 
 def _refusing(sizes: Sequence[Node], value: Node) -> Node:
-    """Returns ``value``; if a size is negative, the least of ``sizes``, so that larger sizes do not hide it."""
+    """Returns ``value``, or the least of ``sizes`` if that is negative.
+
+    ``value`` is a maximum or a sum over ``sizes`` and could be positive although one size is negative; the axis must be
+    negative then, so that every launcher refuses the grid.
+    """
     varying = [size for size in sizes if not isinstance(size, Const)]
     if not varying:
         return value

@@ -98,7 +98,7 @@ class GroupedSpace:
 
     @property
     def grouped(self) -> GroupedSpace:
-        """The space itself, because a search goes through it group by group."""
+        """The space itself: a search goes through its groups one by one. Spaces without groups have None here."""
         return self
 
     @property

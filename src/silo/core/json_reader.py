@@ -238,7 +238,7 @@ NATURAL: Final[Form[int]] = Form(read_natural, _itself)
 
 
 def optional(form: Form[T]) -> Form[T | None]:
-    """Returns the form of a value of ``form`` or None, which is ``null``."""
+    """Returns the form of a value of ``form`` or of None, which is written as ``null``."""
     return Form(
         lambda data, what: None if data is None else form.read(data, what),
         lambda value: None if value is None else form.write(value),

@@ -99,9 +99,10 @@ class Rule(Protocol):
 
     @property
     def placed(self) -> tuple[str, ...]:
-        """The block sizes from which programs compute their positions.
+        """The names of the block sizes from which programs compute their positions.
 
-        A call is refused if its grid depends on none of them.
+        A call whose grid depends on none of these block sizes is refused, because its programs would miss elements, or
+        go past the last one, as soon as a config sets another size.
         """
         ...
 
@@ -112,7 +113,10 @@ class Rule(Protocol):
 
     @property
     def needed(self) -> tuple[tuple[str, Node], ...]:
-        """Constexprs for which one value alone gives right results, each with this value as an expression."""
+        """The constexprs that have only one right value, each with this value as an expression.
+
+        With any other value of such a constexpr the kernel's results are wrong.
+        """
         ...
 
     def space(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> SearchSpace:

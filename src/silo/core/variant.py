@@ -137,10 +137,10 @@ class Compiled:
 
 @frozen
 class CacheFiles:
-    """The files that a framework's own compile would write to its cache, in the same order.
+    """The files that a framework's own compile would write to its cache, in the order in which it would write them.
 
-    ``files`` holds each file's name ending and its content. If ``files`` is empty, ``reason`` is why the framework
-    has to compile the job itself.
+    ``files`` holds each file's name ending and its content. If ``files`` is empty, ``reason`` is why the framework has
+    to compile the job itself, or "" if the cache already holds the files.
     """
 
     files: tuple[tuple[str, bytes], ...]
