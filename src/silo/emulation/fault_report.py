@@ -1,4 +1,4 @@
-"""Faults and doubtful reads of a checked kernel: the structs that its code shares with the host, and findings."""
+"""The faults and reads of unset memory that checked code records: its structs, and the findings made from them."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ class FaultReporter:
     seed: int
 
     def fault(self, fault: FoundFault | ThreadFault) -> CheckFinding:
-        """Returns the finding for a fault that a check in the code, or the runtime, has found."""
+        """Returns the finding for a fault, found by a check of an access or by the functions that run the threads."""
         if isinstance(fault, FoundFault):
             return self._placed(self._finding_of(fault), fault.group, fault.thread)
         return self._placed(self._fault(fault), self.check.group, self.check.thread)
@@ -321,9 +321,9 @@ class FaultReporter:
     # ---- faults found by the runtime
 
     def _fault(self, fault: ThreadFault) -> CheckFinding:
-        """Returns the finding for a fault that the runtime found.
+        """Returns the finding for a fault that the C++ headers of the emulation found (``silo_threads``).
 
-        The runtime's text about the fault is a place, a description, and the thread in brackets.
+        Their text about the fault, in ``check``, is a place, a description, and the thread in brackets.
         """
         text = self.check.text.decode(errors="replace")
         location, separator, description = text.partition(": ")
@@ -344,7 +344,10 @@ class FaultReporter:
     # ---- words
 
     def _where(self, address: int, size: int) -> tuple[str | None, str]:
-        """Returns the array that contains an address, or the nearest one, and the place in that array."""
+        """Returns an array's name and a description of the address in it, for messages.
+
+        The array is the one that contains the address, or the nearest one; the name is None if there are no arrays.
+        """
         check = self.check
         areas = [
             Allocation(copy.name, copy.low, copy.high, copy.address, f"{copy.high - copy.low} bytes")

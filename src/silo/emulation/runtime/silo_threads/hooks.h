@@ -28,7 +28,8 @@ namespace silo_threads::hook {
 inline void begin_group(Group &, const void *, unsigned long) {}
 inline void end_group(Group &) {}
 
-// Called before a thread of the group begins or continues, on the stack of the thread before it.
+// Called before a thread of the group begins or continues, still on the stack of the thread that
+// ran last.
 inline void enter(Group &, unsigned) {}
 
 // Returns the thread that runs next: one of the threads whose bit is set in `ready` (bit 0 of the
