@@ -37,8 +37,9 @@ FIXED_FLAGS = (
 )
 """Flags of every compile: equal inputs give equal bytes, and no text is read that was not passed."""
 
-# The folder in which NVRTC takes each text to be. NVRTC searches this folder for headers in quotes, and in this folder
-# no file can exist. With its option --no-source-include instead, the toolkit's own headers would not find each other.
+# NVRTC is told that each text is a file in this folder. NVRTC searches this folder for headers in quotes, and in this
+# folder no file can exist. With its option --no-source-include instead, the toolkit's own headers would not find each
+# other.
 _NOWHERE = "/proc/silo/"
 _OLDEST = (12, 0)
 _SONAME = re.compile(r"libnvrtc\.so\.([0-9]+)(?:\.([0-9]+))?(?:\..*)?")

@@ -23,8 +23,8 @@ struct Fiber {
 };
 
 // The values that lanes of a simdgroup pass to each other. A lane writes its values alternately to
-// its two slots, because it may already begin the next operation while other lanes still read the
-// values of this one.
+// its two slots, because it may begin the next operation, but no later one, while other lanes still
+// read the values of this one.
 constexpr unsigned slot_bytes = 64;
 constexpr unsigned result_bytes = 256;
 struct Lanes {
