@@ -1,4 +1,4 @@
-"""The runs of a checked Pallas kernel: it is interpreted in each mode, with copies of the arguments."""
+"""The runs of a checked Pallas kernel: jax interprets the kernel in each mode, with copies of the arguments."""
 
 from __future__ import annotations
 
