@@ -762,8 +762,7 @@ def _substituted(kind: str, values: dict[str, str]) -> str:
 
 
 def _matched(wanted: str, text: str, names: Collection[str]) -> dict[str, str]:
-    """Returns the values of the template parameters ``names`` that turn type ``wanted`` into ``text``; {} without such
-    values.
+    """Returns the values of template parameters ``names`` that turn type ``wanted`` into ``text``; {} if none do.
 
     >>> _matched("Params<T, N>", "Params<float, 2>", ["T", "N"]), _matched("uint", "uint", ["T"])
     ({'T': 'float', 'N': '2'}, {})
