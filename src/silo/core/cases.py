@@ -146,7 +146,7 @@ class DescriptorHandle:
 
     @property
     def host(self) -> NDArray[Any]:
-        """The values that the descriptor's array was made with, as :attr:`Handle.host`."""
+        """The values that the descriptor's array was made with, as a read-only numpy array."""
         return self.handle.host
 
     @property

@@ -206,7 +206,7 @@ def require_consent(consent: Consent | None, launch: LaunchInfo, blob: bytes, ki
 def require_text_consent(consent: Consent, text: str, launch: LaunchInfo, signature: Signature, name: str) -> None:
     """Raises TrustError unless consent was given to exactly this text, with this launch and signature.
 
-    ``name`` is the kernel's, for the message.
+    ``name`` is the kernel's name, for the message.
     """
     code = consent.host_code
     if (text_sha256(text), launch, signature) != (code.text, code.launch, code.signature):

@@ -177,7 +177,7 @@ def split_scan(x: Size, r: Size, rblock: Block = "R0_BLOCK", xblock: Block = 1) 
 
 
 def fixed(x: Size, y: Size = 1, z: Size = 1) -> Grid:
-    """Returns a grid of given numbers: constants, or arguments of the call."""
+    """Returns a grid whose axes are given numbers of programs: constants, or arguments of the call."""
     return _grid(_size(x), _size(y), _size(z))
 
 

@@ -134,7 +134,7 @@ def read_natural(data: JSON, label: str) -> int:
 
 
 def read_integers(data: JSON, label: str) -> tuple[int, ...]:
-    """Returns a list of at most ``MAX_AXES`` integers, such as a shape. The limit bounds the size of their product."""
+    """Returns a list of at most ``MAX_AXES`` integers, such as a shape, so that the product of its items is bounded."""
     return tuple(read_integer(item, label) for item in read_list(data, label, MAX_AXES))
 
 

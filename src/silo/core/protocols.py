@@ -87,7 +87,10 @@ class Compiler(Protocol):
         ...
 
     def identity(self, target: Target) -> str:
-        """Returns the versions and flags that decide the bytes. Must be cheap: do not hash whole installations."""
+        """Returns the versions and flags that decide the bytes of compiled code, as a text for keys.
+
+        Must be cheap: do not hash whole installations.
+        """
         ...
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
@@ -242,7 +245,7 @@ class CompilesText(Protocol):
     def text_job(
         self, text: str, kernel: str, target: Target, launch: LaunchInfo, options: Mapping[str, int]
     ) -> CompileJob:
-        """Returns the job that compiles the text for ``target``; ``launch`` has its parameters."""
+        """Returns the job that compiles ``text`` for ``target``; the layout in ``launch`` has the text's parameters."""
         ...
 
 

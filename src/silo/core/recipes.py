@@ -211,7 +211,7 @@ class ArrayRecipe(Persisted):
     def bytes_to_make(self) -> int:
         """The most bytes of memory that making the array takes.
 
-        For a formula they include the Python numbers that it computes before they are converted to the dtype.
+        For a formula this includes the Python numbers that the formula yields, which are then converted to the dtype.
         """
         return max(self.size, self._reach) * (_FORMULA_BYTES if isinstance(self.own, Formula) else self.dtype.itemsize)
 

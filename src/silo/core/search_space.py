@@ -62,7 +62,11 @@ class SearchSpace(Protocol):
     def for_call(
         self, arguments: Mapping[str, Value] | None = None, constexprs: Mapping[str, Value] | None = None
     ) -> SearchSpace:
-        """Returns the space that remains for one call, by its key arguments and the caller's config members."""
+        """Returns the part of the space that one call may use.
+
+        ``arguments`` are the values of the call's key arguments, ``constexprs`` the config members that the caller has
+        set.
+        """
         ...
 
     def product(self) -> tuple[Config, ...]:
@@ -108,7 +112,7 @@ class Rule(Protocol):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The arguments whose values the rule reads, each once. Tuning must depend at least on these."""
+        """The arguments whose values the rule reads, each once. The tuning key must contain at least these."""
         ...
 
     @property

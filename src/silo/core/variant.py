@@ -84,7 +84,7 @@ class Variant(Persisted):
 
     @remembered
     def _artifact_keys(self) -> dict[str, str]:
-        """A cache of computed keys, by compiler identity; a process has few compilers for one variant."""
+        """A cache of computed keys, by compiler identity; it stays small, as a process has few compilers."""
         return {}
 
 
@@ -113,7 +113,7 @@ class CompileJob(Persisted):
 
     @remembered
     def _keys(self) -> dict[str, str]:
-        """A cache of computed keys, by compiler identity; a process has few compilers for one job."""
+        """A cache of computed keys, by compiler identity; it stays small, as a process has few compilers."""
         return {}
 
 

@@ -298,7 +298,8 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
             if begins:
                 address = addresses[len(places)]
                 assert address is not None
-                # Only pointers are replaced. A struct by value that contains a pointer is copied first.
+                # Only pointers are replaced, by addresses in the copies of the arrays. A struct by value that contains
+                # a pointer is copied first.
                 size = 8 if member is None else member[1]
                 pointer = slot.type is AbiType.POINTER
                 copied = pointer or member is not None

@@ -22,7 +22,7 @@ _END_SEQUENCE, _SET_ADDRESS = 1, 2
 
 
 class RowClass(IntEnum):
-    """``enum class PcClass`` of the runtime: whether code belongs to the user's text, a library or neither."""
+    """``enum class PcClass`` in ``check_state.h``: whether code belongs to the user's text, a library or neither."""
 
     NONE = 0
     LIBRARY = 1

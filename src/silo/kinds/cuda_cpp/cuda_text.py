@@ -160,8 +160,8 @@ class KernelText:
     """A ``__global__`` function: its name, its parameters' names, the line of its name, whether it is a template.
 
     ``types`` has, for each parameter that is passed by value, the name of its type; "" for a pointer and the like.
-    ``scope`` is the kernel's namespace; "" without one, or if the braces of the text do not match (both branches of an
-    ``#if`` count).
+    ``scope`` is the kernel's namespace; "" without one, or if the braces of the text do not match, for example because
+    both branches of an ``#if`` open a brace.
     """
 
     name: str

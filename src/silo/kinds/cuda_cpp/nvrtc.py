@@ -123,8 +123,8 @@ def find_nvrtc() -> NvrtcPlace:
 def headers_beside(library: Path, toolkits: Sequence[str]) -> tuple[str, ...]:
     """Returns the folders of headers beside a library, of a toolkit or of header wheels; () without them.
 
-    A wheel of NVRTC contains no other headers, and wheels may come without CCCL, whose ``nv/target`` other headers
-    include, or without ``crt``, which ``mma.h`` includes. Folders that are missing are taken from a toolkit.
+    A wheel of NVRTC contains none of the toolkit's headers. Wheels with headers may lack CCCL, whose ``nv/target``
+    other headers include, or ``crt``, which ``mma.h`` includes. Folders that are missing are taken from a toolkit.
     """
     root = library.parent.parent
     candidates = (root / "include", root.parent / "cuda_runtime" / "include", root.parent / "cuda_cccl" / "include")

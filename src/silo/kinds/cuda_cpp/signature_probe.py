@@ -384,7 +384,7 @@ def _element(of: Mangled) -> tuple[str, int]:
 
 
 def _plain_type(of: Mangled) -> CudaType | None:
-    """Returns a type that needs no second compiler run; None for a struct, a vector or an enumeration."""
+    """Returns the type if the mangled name alone determines it; None for a struct, a vector or an enumeration."""
     if of.kind == "const":
         return _plain_type(of.inner[0])
     if of.kind == "pointer":

@@ -1,7 +1,8 @@
 """The user's headers of a text: read from the folders that the user names, and stored with the text.
 
 The compiler gets none of the user's folders, so the key of the code covers every text that the code depends on. An
-include that leads out of these folders, or whose name is a macro, is refused, because the compiler would open any file.
+include that leads out of these folders, or whose name is a macro, is refused: the compiler would open a file that was
+not read here.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ inline u64 group_memory; // the address of the group's shared memory
 inline u64 group_memory_bytes;
 inline unsigned running;      // the number of the running thread
 inline bool inside;           // whether a thread of a group is running
-inline unsigned group_number; // the number of the group, counted from 1 over all runs
+inline unsigned group_number; // the number of the running group, counted from 1 over all runs
 // How many barriers of the group have ordered the arrays ([0]) or shared memory ([1]).
 inline unsigned phase[2];
 // For each simdgroup, how many barriers between its lanes have ordered the arrays ([0]) or shared

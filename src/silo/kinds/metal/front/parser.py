@@ -182,9 +182,9 @@ class MslParameter:
 class MslKernel:
     """A kernel function.
 
-    ``name`` is the name for programs: its ``host_name`` if it is an instance of a template; ``function`` is its C++
-    expression (``add<float>``). ``body`` is the span between its braces. ``group`` is the shape of the threadgroup that
-    the kernel requires, () if it requires none.
+    ``name`` is the name by which programs call the kernel: its ``host_name`` if it is an instance of a template.
+    ``function`` is the kernel's C++ expression (``add<float>``). ``body`` is the span between its braces. ``group`` is
+    the shape of the threadgroup that the kernel requires, () if it requires none.
     """
 
     name: str
@@ -238,7 +238,8 @@ class MslText:
     kernels: tuple[MslKernel, ...]
     constants: tuple[FunctionConstant, ...]
     arrays: tuple[ArrayDeclaration, ...]
-    instances: tuple[tuple[str, Span], ...]  # explicit instances of templates: the name for programs, and the statement
+    # explicit instances of templates: the name by which programs call each, and its statement
+    instances: tuple[tuple[str, Span], ...]
     words: frozenset[str]
     refused: tuple[tuple[str, str], ...] = ()
 

@@ -1,6 +1,6 @@
 // Swizzles of vectors, as properties: they have no memory of their own, and reading one returns a
-// vector.
-// Each letter is followed by its name as a colour and by its index.
+// vector. In the macros, the letter of each component is followed by its name as a colour and by
+// its index.
 #pragma once
 
 #define SILO_SWIZZLE2(A, a, i, B, b, j)                                                            \

@@ -1,5 +1,6 @@
 // Primitives of cub for a block and its warps, written from cub's documentation. As in cub:
-// - a result for the first thread alone is the caller's own value in all other threads;
+// - a result that is defined only in the first thread is, in any other thread, that thread's own
+//   value;
 // - a block must synchronize before it uses a TempStorage again.
 #pragma once
 
