@@ -1,4 +1,4 @@
-"""Facts about one argument of one call, from which a specialization is derived; and short texts about arguments."""
+"""The facts about an argument of a call that lead to a specialization, and descriptions of arguments for messages."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["ArgumentFacts", "describe", "describe_array"]
 class ArgumentFacts:
     """The facts about one argument of one call.
 
-    For an array: ``is_pointer``, its ``dtype`` and ``address``, and ``range32`` if its memory is known to be less than
-    2 GiB and the target may use that. ``shape`` and ``strides`` are set if the source declares that they decide its
-    code, ``layout`` if it declares that they are passed to the code (a dynamic layout). For a tensor descriptor: the
-    facts of its base array, ``block_shape``, ``block_form`` (the number in the guard code that stands for the block's
-    layout in shared memory; 0 for the default layout) and ``block_layout`` (the same layout as a value of the kernel's
-    language, or None). For any other argument: its ``value``, and the ``dtype`` only if the caller's scalar has one
-    (``numpy.int64``).
+    For an array: ``is_pointer``, its ``dtype`` and ``address``, and ``range32`` if the target's compiler uses the fact
+    that offsets fit 32 bits and the array's memory is known to be less than 2 GiB. ``shape`` and ``strides`` are set if
+    the source declares that its code is compiled for them, ``layout`` if the source declares that shape and strides are
+    passed to the code (a dynamic layout). For a tensor descriptor: the facts of its base array, ``block_shape``,
+    ``block_form`` (the number in the guard code that stands for the block's layout in shared memory; 0 for the default
+    layout) and ``block_layout`` (the same layout as a value of the kernel's language, or None). For any other argument:
+    its ``value``, and the ``dtype`` only if the caller's scalar has one (``numpy.int64``).
     """
 
     value: Value = None

@@ -70,7 +70,10 @@ class Handle:
 
     @property
     def array(self) -> object:
-        """The array in the requested library, made when first read; later reads return the same object."""
+        """The array that the kernel receives, for example a torch tensor.
+
+        The first read makes it; later reads return the same object.
+        """
         if self._array is None:
             self._array = self._make.materialize(self.recipe)
         return self._array
@@ -143,7 +146,7 @@ class DescriptorHandle:
 
     @property
     def host(self) -> NDArray[Any]:
-        """The values that the descriptor's array was made with, as :attr:`Handle.host`."""
+        """The values that the descriptor's array was made with, as a read-only numpy array."""
         return self.handle.host
 
     @property
@@ -164,10 +167,10 @@ class Make:
     """The argument ``make`` of a case function: makes arrays and records their recipes.
 
     ``materialize`` makes an array of the wanted library from a recipe; ``fill``, if given, makes a recipe's elements
-    (flat, in C order) faster than numpy does. Each array gets the next seed, so that no two arrays are equal by
-    accident. Every method takes the shape first, as ``make.normal(m, n)`` or ``make.normal((m, n))``, and the other
-    arguments by name: ``dtype`` and ``strides`` (in elements; C order by default) in every method, ``seed`` for random
-    numbers.
+    (flat, in C order) faster than numpy does. Each random array without a ``seed`` gets the next integer as seed, so
+    that no two of them are equal by accident. Every method takes the shape first, as ``make.normal(m, n)`` or
+    ``make.normal((m, n))``, and the other arguments by name: ``dtype`` and ``strides`` (in elements; C order by
+    default) in every method, ``seed`` for random numbers.
 
     >>> make = Make(lambda recipe: recipe.host())
     >>> make.arange(4).host
@@ -192,7 +195,7 @@ class Make:
         seed: int | None = None,
         strides: Sequence[int] | None = None,
     ) -> Handle:
-        """Makes an array of floats with a bell-shaped distribution (see :mod:`silo.core.generator`)."""
+        """Makes an array of floats with a nearly normal distribution (see :mod:`silo.core.generator`)."""
         return self._recipe(Fill.NORMAL, shape, dtype, seed, strides, mean=mean, std=std)
 
     def uniform(
@@ -220,7 +223,11 @@ class Make:
         return self._recipe(Fill.INTEGERS, shape, dtype, seed, strides, low=low, high=high)
 
     def empty(self, *shape: Extents, dtype: object = "float32", strides: Sequence[int] | None = None) -> Handle:
-        """Makes an array that the kernel writes. It is filled with NaN or 0xA5 bytes, which show unwritten elements."""
+        """Makes an array that the kernel writes.
+
+        It is filled with NaN (integers: 0xA5 bytes; bools: True), which shows the elements that the kernel did not
+        write.
+        """
         return self._recipe(Fill.EMPTY, shape, dtype, 0, strides)
 
     def zeros(self, *shape: Extents, dtype: object = "float32", strides: Sequence[int] | None = None) -> Handle:
@@ -255,9 +262,10 @@ class Make:
         """Makes an array from literal values, or from a function of an element's indices.
 
         Values (lists of numbers, arrays on the host) are stored in the case, up to 256 KiB; shape and dtype are those
-        of the values unless given. A function takes one index for each axis and computes an integer with ``+ - * //
-        %``, comparisons, ``min``, ``max``, ``silo.select`` and similar functions, as a grid does; it needs a ``shape``,
-        and its dtype is int32 by default. A bundle can store both forms.
+        of the values unless given. A function takes one index for each axis and computes an integer with the operations
+        that a grid's function may use too: ``+ - * // %``, comparisons, ``min``, ``max``, ``silo.select`` and similar
+        functions. Values from a function need a ``shape``, and their dtype is int32 by default. A bundle can store
+        literal values and functions.
 
         >>> Make(lambda recipe: recipe.host()).array(lambda i, j: 10 * i + j, shape=(2, 3)).host
         array([[ 0,  1,  2],
@@ -278,7 +286,10 @@ class Make:
     def descriptor(
         self, array: Handle, block_shape: Sequence[int], *, padding: str = "zero", round_f32_to_tf32: bool = False
     ) -> DescriptorHandle:
-        """Makes a tensor descriptor of ``array``. Use that array for no other argument of the case."""
+        """Makes a tensor descriptor of ``array``.
+
+        A case that also passes this array, or another descriptor of it, as a second argument cannot be recorded.
+        """
         blocks = tuple(int(extent) for extent in block_shape)
         return DescriptorHandle(DescriptorRecipe(array.recipe, blocks, padding, round_f32_to_tf32), array)
 
@@ -318,8 +329,8 @@ class Case:
     them with the device's peak rates. ``changes`` names arrays that the kernel changes although no values are expected
     for them: a workspace, locks. Every other array made with values must be unchanged after the launch. ``metrics``
     maps names to functions of two mappings: host copies of the arrays after a launch, by name, and the config's
-    members. Each returns a number, at least 0, of which less is better. Objectives and constraints of tuning may name
-    these metrics.
+    members. Each function returns a number of at least 0; smaller numbers are better. Objectives and constraints of
+    tuning may name these metrics.
     """
 
     args: tuple[Any, ...] = ()
@@ -422,10 +433,10 @@ class Case:
         }
 
     def declared_changes(self, names: Sequence[str], declared: Collection[str]) -> tuple[str, ...]:
-        """Returns the names of the arguments that the kernel changes, but for whose arrays the case expects no values.
+        """Returns the names of the array arguments that the kernel changes, but for which the case expects no values.
 
-        The case or ``declared`` names these arguments as changed. Arrays of ``make.empty`` are left out. The result is
-        empty for a case that neither expects nor changes any array.
+        An argument counts as changed if the case's ``changes`` or ``declared`` names it. Arrays of ``make.empty`` are
+        left out. The result is empty for a case that neither expects nor changes any array.
         """
         if not self.expected and not self.changes:
             return ()
@@ -498,8 +509,8 @@ def record(
     bound = case.bind(names)
     arguments: list[tuple[str, ArgumentRecipe]] = []
     owners: dict[int, str] = {}
-    # For each array: the id of its handle, mapped to the id of the object that the case passes (that handle, or a
-    # descriptor of the array). It shows an array that two different objects use.
+    # Maps the id of each array's handle to the id of the object that the case passes for the array: that handle, or a
+    # descriptor of the array. An array that two different objects pass is refused.
     arrays: dict[int, int] = {}
     for name, value in bound.items():
         if isinstance(value, Handle | DescriptorHandle):

@@ -34,11 +34,11 @@ Answer = TypeVar("Answer")
 Slice: TypeAlias = "slice[int, int, None]"
 
 # Relative tolerances by dtype, about 2000 (fp64: 10^5) units in the last place. Sums of the same terms in another order
-# pass; other results do not.
+# pass; wrong results do not.
 _RTOL = {"float64": 1e-10, "float32": 1e-4, "float16": 1e-2, "bfloat16": 2e-2}
 _RTOL_FLOAT8 = 0.125
 
-# The elements that one thread compares at a time: few enough for their doubles to stay in its cache.
+# The elements that one thread compares at a time: few enough for their doubles to stay in a core's cache.
 _CHUNK = 1 << 16
 _PART = 1 << 20  # the elements that one thread compares at a time if it compares only bits
 

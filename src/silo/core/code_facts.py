@@ -58,7 +58,7 @@ class Numerics:
 class CodeFacts:
     """The facts about one variant's code.
 
-    In this base class every fact is unknown; a compiler that reads its code returns a subclass.
+    In this base class every fact is unknown. A compiler that can read facts from code returns a subclass.
 
     Each fact is computed at its first use. Raises ``SourceError`` if the code cannot be read.
 

@@ -50,7 +50,7 @@ class Config(Persisted):
 
     @property
     def order_key(self) -> bytes:
-        """A key that orders configs, so that ties are broken in the same way everywhere."""
+        """A key that orders configs, so that every process chooses the same one of several equally good configs."""
         if self._order_key is None:
             object.__setattr__(self, "_order_key", canonical_json(self.to_json()))
         assert self._order_key is not None

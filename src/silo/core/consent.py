@@ -33,12 +33,12 @@ _LEDGER: Final = object()
 class HostCode:
     """Native code, with everything that decides what calling it does.
 
-    ``blob`` is the sha256 of the object file, ``kind`` its kind of blob. ``launch`` has its entry, parameter layout and
-    scratch. ``signature`` is typed, with effects; ``signature`` and ``specialization`` are None for the outcome of a
-    compile job, which is not called directly. ``text`` is the sha256 of the kernel's text that is stored beside the
-    code for checks, which compile and run the text; "" without such a text. ``calls`` holds a bundle's other data about
-    calls: the kernel's parameters with their defaults, its grid, derived constexprs and the config. ``calls`` is None
-    for a kernel declared in this process, because the declaration has these values.
+    ``blob`` is the sha256 of the object file, ``kind`` its kind of blob. ``launch`` has the code's entry function,
+    parameter layout and scratch memory. ``signature`` is typed, with effects; ``signature`` and ``specialization`` are
+    None for the outcome of a compile job, which is not called directly. ``text`` is the sha256 of the kernel's text
+    that is stored beside the code for checks, which compile and run the text; "" without such a text. ``calls`` holds a
+    bundle's other data about calls: the kernel's parameters with their defaults, its grid, derived constexprs and the
+    config. ``calls`` is None for a kernel declared in this process, because the declaration has these values.
     """
 
     blob: str
@@ -123,7 +123,7 @@ class HostText:
 
 @frozen
 class HostPlan:
-    """A plan of a bundle, which launches native code of the CPU with the plan's sizes and grids.
+    """A plan of a bundle, which launches native CPU code with the sizes and grids that the plan states.
 
     ``blob`` is the sha256 of the plan's canonical JSON; ``codes`` are the digests of all the CPU's code of the kernels
     that it launches.
@@ -206,7 +206,7 @@ def require_consent(consent: Consent | None, launch: LaunchInfo, blob: bytes, ki
 def require_text_consent(consent: Consent, text: str, launch: LaunchInfo, signature: Signature, name: str) -> None:
     """Raises TrustError unless consent was given to exactly this text, with this launch and signature.
 
-    ``name`` is the kernel's, for the message.
+    ``name`` is the kernel's name, for the message.
     """
     code = consent.host_code
     if (text_sha256(text), launch, signature) != (code.text, code.launch, code.signature):

@@ -135,12 +135,18 @@ class CompilerDeclaration:
         return Accepted("it is declared to")
 
     def own(self, options: tuple[tuple[str, Value], ...]) -> tuple[tuple[str, Value], ...]:
-        """Returns the options of a config that are this compiler's. The others do not affect its code."""
+        """Returns those of a config's options that this compiler declares.
+
+        The code that the compiler makes does not depend on the other options.
+        """
         names = {option.name for option in self.options}
         return tuple(item for item in options if item[0] in names)
 
     def read(self, options: tuple[tuple[str, Value], ...]) -> dict[str, Value]:
-        """Returns the value of every option, by name. Raises CompileError for a value that an option may not have."""
+        """Returns the value of each option that the compiler declares, by name: the given value, else the default.
+
+        Raises CompileError for a value that an option may not have.
+        """
         given_options = dict(options)
         return {
             option.name: option.read(given_options[option.name]) if option.name in given_options else option.default
@@ -148,7 +154,7 @@ class CompilerDeclaration:
         }
 
     def makes(self, kinds: tuple[str, ...]) -> Decision:
-        """Whether the compiler may make blobs of these kinds."""
+        """Accepted if the compiler declares that it makes blobs of all these kinds."""
         declared = [blob.name for blob in self.blobs]
         for kind in kinds:
             if kind not in declared:

@@ -165,7 +165,8 @@ class DecisionList:
 # Integers up to this one are buckets of their own: batches of 3 and of 4 are different problems.
 EXACT_LIMIT = 16
 
-# Buckets that bucket_of and bucket_from_json return compare by canonical form: the flag True and the count 1 differ.
+# Buckets that bucket_of and bucket_from_json return are equal only if their canonical forms are: (True,) differs from
+# (1,), although Python's tuples of these values are equal.
 Bucket: TypeAlias = tuple[Value, ...]
 
 
@@ -189,11 +190,11 @@ def _bucket(value: int) -> int:
 
 
 def distance(left: Bucket, right: Bucket) -> int | None:
-    """Returns the distance of two buckets, in sixteenths of an octave, summed over the integers; None: not comparable.
+    """Returns the distance of two buckets, in sixteenths of an octave, summed over the buckets' integers.
 
-    An octave is a factor of two. To get exact integers, log2 is replaced by a function that is linear between powers of
-    two. 0 is one octave below 1. Buckets are comparable if their integers have equal signs and all their other values
-    are equal.
+    Returns None if the buckets cannot be compared. An octave is a factor of two. To get exact integers, log2 is
+    replaced by a function that is linear between powers of two. 0 is one octave below 1. Buckets are comparable if
+    their integers have equal signs and all their other values are equal.
     """
     if len(left) != len(right):
         return None
@@ -310,8 +311,8 @@ class DispatchRules(Persisted):
             if apart is not None and (near is None or apart < near[0]):
                 near = (apart, rule, config)
         if self.unseen is not None and (near is None or near[0] > 0):
-            # Pass the bucket, not the value: a launcher decides once for each bucket, and the list's bounds are bounds
-            # of buckets.
+            # Look up the bucket, not the value: a launcher makes one decision for all values of a bucket, so the list's
+            # bounds are bounds on the integers that name buckets.
             step = self.unseen.find(dict(zip(self.key, bucket, strict=True)))
             if step is not None:
                 return Match(step.config, None, f"decision list: {step}")

@@ -46,7 +46,7 @@ MAX_DYNAMIC_AXES = 5
 LAYOUT_MEMBERS = ("axes", "bits")  # members of a DynamicLayout's JSON
 _MOST_DIVISOR = 128
 _WIDE = 1 << 31
-# The most bits that a load moves; the strides of a tensor map must be multiples of it.
+# The most bits that a load moves. The strides of a tensor map must be multiples of as many bits.
 _VECTOR_BITS = 128
 
 
@@ -265,7 +265,10 @@ class HeldExtents:
 
 @frozen
 class Extents(Persisted):
-    """The extents of one array. ``strides`` count elements; None: code made for this shape takes any strides."""
+    """The extents of one array.
+
+    ``strides`` count elements; None means that code made for this shape takes any strides.
+    """
 
     title = "the extents of an array"
 

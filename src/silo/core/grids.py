@@ -177,7 +177,7 @@ def split_scan(x: Size, r: Size, rblock: Block = "R0_BLOCK", xblock: Block = 1) 
 
 
 def fixed(x: Size, y: Size = 1, z: Size = 1) -> Grid:
-    """Returns a grid of given numbers: constants, or arguments of the call."""
+    """Returns a grid whose axes are given numbers of programs: constants, or arguments of the call."""
     return _grid(_size(x), _size(y), _size(z))
 
 
@@ -317,7 +317,11 @@ def _shared(parts: Sequence[Part], yblock: Block, limit: int) -> tuple[Node, ...
 
 
 def _refusing(sizes: Sequence[Node], value: Node) -> Node:
-    """Returns ``value``; if a size is negative, the least of ``sizes``, so that larger sizes do not hide it."""
+    """Returns ``value``, or the least of ``sizes`` if that is negative.
+
+    ``value`` is a maximum or a sum over ``sizes`` and could be positive although one size is negative; the axis must be
+    negative then, so that every launcher refuses the grid.
+    """
     varying = [size for size in sizes if not isinstance(size, Const)]
     if not varying:
         return value

@@ -98,7 +98,7 @@ class GroupedSpace:
 
     @property
     def grouped(self) -> GroupedSpace:
-        """The space itself, because a search goes through it group by group."""
+        """The space itself: a search goes through its groups one by one. Spaces without groups have None here."""
         return self
 
     @property
@@ -190,7 +190,10 @@ class GroupedSpace:
     def for_call(
         self, arguments: Mapping[str, Value] | None = None, constexprs: Mapping[str, Value] | None = None
     ) -> GroupedSpace:
-        """Returns the space that remains for one call, by its key arguments and the caller's config members.
+        """Returns the part of the space that one call may use.
+
+        ``arguments`` are the values of the call's key arguments, ``constexprs`` the config members that the caller has
+        set.
 
         A group keeps the choices that agree with the caller's members; if none does, its only choice is the base's
         members with the caller's values. If the caller's values break the constraints, the space consists of the

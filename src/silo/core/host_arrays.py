@@ -1,6 +1,7 @@
-"""The numpy dtype of each Silo dtype, and rounding from double to it.
+"""The numpy dtype of each Silo dtype, and rounding of doubles to a dtype.
 
-bfloat16 and the 8-bit floats are numpy dtypes only if ml_dtypes is installed; their bits are made here without it.
+bfloat16 and the 8-bit floats are numpy dtypes only if ml_dtypes is installed; the rounding here makes their bits
+without ml_dtypes.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ def require_numpy(purpose: str) -> None:
 
 @frozen
 class SmallFloat:
-    """A float format in at most 16 bits. ``largest`` is the code of the largest finite value."""
+    """A float format in at most 16 bits.
+
+    ``largest``, ``infinity`` and ``nan`` are bit patterns; ``largest`` is the largest finite value.
+    """
 
     exponent_bits: int
     mantissa_bits: int
@@ -57,7 +61,7 @@ class SmallFloat:
 
     @property
     def sign(self) -> int:
-        """The code in which only the sign bit is set."""
+        """The bit pattern in which only the sign bit is set."""
         return 1 << (self.exponent_bits + self.mantissa_bits)
 
 

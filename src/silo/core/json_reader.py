@@ -134,7 +134,7 @@ def read_natural(data: JSON, label: str) -> int:
 
 
 def read_integers(data: JSON, label: str) -> tuple[int, ...]:
-    """Returns a list of at most ``MAX_AXES`` integers, such as a shape. The limit bounds the size of their product."""
+    """Returns a list of at most ``MAX_AXES`` integers, such as a shape, so that the product of its items is bounded."""
     return tuple(read_integer(item, label) for item in read_list(data, label, MAX_AXES))
 
 
@@ -238,7 +238,7 @@ NATURAL: Final[Form[int]] = Form(read_natural, _itself)
 
 
 def optional(form: Form[T]) -> Form[T | None]:
-    """Returns the form of a value of ``form`` or None, which is ``null``."""
+    """Returns the form of a value of ``form`` or of None, which is written as ``null``."""
     return Form(
         lambda data, what: None if data is None else form.read(data, what),
         lambda value: None if value is None else form.write(value),

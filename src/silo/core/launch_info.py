@@ -1,4 +1,4 @@
-"""Launch info: everything a driver needs besides the blob, and facts read from the binary."""
+"""Launch info: the facts that a driver needs, besides the blob, for a launch; and facts read from the binary."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class AbiType(Enum):
     """The form of one kernel parameter in memory, whose size the ABI fixes.
 
     ``i1`` is 1 byte for CPU code, and 4 on GPUs, as Triton passes it; pointers are 8 bytes; ``tensormap`` is 128 bytes
-    aligned to 64; ``struct`` is laid out as C lays out its leaves.
+    aligned to 64; ``struct`` is laid out as a C struct of its members (:class:`StructLeaf`).
     """
 
     POINTER = "ptr"
@@ -353,7 +353,11 @@ class LaunchInfo(Persisted):
         return dict(self.options).get(name, 0)
 
     def counts(self) -> Iterator[tuple[str, int]]:
-        """Yields the numbers that drivers and loaders get unchanged, by name; without scratch and profiling memory."""
+        """Yields the name and the value of each count that drivers and loaders get unchanged.
+
+        These are the numbers of warps, threads, shared bytes, registers and spills, and the launch options. Counts that
+        are None, and the bytes of scratch and profiling memory, are left out.
+        """
         for name in ("num_warps", "threads", "shared_bytes", "registers", "spills"):
             if (value := getattr(self, name)) is not None:
                 yield name, value

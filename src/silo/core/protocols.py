@@ -87,13 +87,17 @@ class Compiler(Protocol):
         ...
 
     def identity(self, target: Target) -> str:
-        """Returns the versions and flags that decide the bytes. Must be cheap: do not hash whole installations."""
+        """Returns the versions and flags that decide the bytes of compiled code, as a text for keys.
+
+        Must be cheap: do not hash whole installations.
+        """
         ...
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
         """Whether this plug-in can compile a source of this kind for ``target`` here, with the reason if not.
 
-        Called only if the declaration accepts both. The answer may depend on the arch and on installed packages.
+        Called only if the compiler's declaration accepts the source kind and the target's kind. The answer may depend
+        on the arch and on installed packages.
         """
         ...
 
@@ -127,9 +131,10 @@ class ReadsBinaries(Protocol):
 
 @runtime_checkable
 class MakesCacheFiles(Protocol):
-    """A compiler that makes files for its framework's cache, in which a program that uses the framework finds its code.
+    """A compiler that makes the files of its framework's own cache (Triton's cache folder).
 
-    The job has the text and parameters that the framework itself would compile, so the files have the same bytes.
+    A program that compiles with the framework itself finds the compiled kernel in this cache. The job has the text and
+    parameters that the framework would compile, so the files have the same bytes.
     """
 
     def cache_files(self, job: CompileJob) -> CacheFiles:
@@ -240,7 +245,7 @@ class CompilesText(Protocol):
     def text_job(
         self, text: str, kernel: str, target: Target, launch: LaunchInfo, options: Mapping[str, int]
     ) -> CompileJob:
-        """Returns the job that compiles the text for ``target``; ``launch`` has its parameters."""
+        """Returns the job that compiles ``text`` for ``target``; the layout in ``launch`` has the text's parameters."""
         ...
 
 
@@ -302,7 +307,10 @@ class WatchfulTimer(Timer, Protocol):
         ...
 
     def settle(self) -> None:
-        """Prepares a process whose only work is measuring; called once, before the first launch of the process."""
+        """Prepares a process that does nothing but measure; a CPU pins the threads of launches to processors.
+
+        Called once, before the first launch of the process.
+        """
         ...
 
 
@@ -444,13 +452,13 @@ class Searcher(Protocol):
 
 @runtime_checkable
 class CatchesUp(Protocol):
-    """Records that several machines share; this machine holds a part of them."""
+    """A record store that several machines share; this machine holds only a part of its records."""
 
     def catch_up(self, keys: Sequence[str], *, follow: bool = False) -> bool:
         """Fetches records that other machines have stored under these keys; returns whether any were new.
 
-        Records of a key are fetched once. With ``follow`` they are fetched again now; later, reading the first of the
-        keys also fetches again from time to time.
+        A process fetches the records of a key once. With ``follow`` it fetches them now even if it did so earlier, and
+        from then on also at some of the reads of ``keys[0]``, from time to time.
         """
         ...
 

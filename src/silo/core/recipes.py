@@ -211,7 +211,7 @@ class ArrayRecipe(Persisted):
     def bytes_to_make(self) -> int:
         """The most bytes of memory that making the array takes.
 
-        For a formula they include the Python numbers that it computes before they are converted to the dtype.
+        For a formula this includes the Python numbers that the formula yields, which are then converted to the dtype.
         """
         return max(self.size, self._reach) * (_FORMULA_BYTES if isinstance(self.own, Formula) else self.dtype.itemsize)
 
@@ -328,7 +328,7 @@ class ScalarRecipe:
 
 @frozen
 class AliasRecipe:
-    """The same array or descriptor as another argument, for example if a kernel works in place."""
+    """The recipe of an argument that is the same array or descriptor as another one: a kernel may work in place."""
 
     name: str
 
@@ -467,8 +467,8 @@ class CaseRecipe(Persisted):
     """One case of a kernel: its arguments by parameter name, and the expected contents of its written arrays.
 
     ``grid`` is set if the case, and not the kernel, declares it. ``config`` holds the compile options that the case
-    sets, ``work`` its bytes and flops. ``changes`` names arrays with values that the kernel changes without an expected
-    result.
+    sets, ``work`` its bytes and flops. ``changes`` names the arrays that the kernel changes, that were not made by
+    ``make.empty``, and for which no values are expected.
     """
 
     title = "a case"
@@ -503,7 +503,7 @@ class CaseRecipe(Persisted):
     def unchanged(self) -> dict[str, ArrayRecipe]:
         """Returns the arrays that a launch must not change, by argument.
 
-        Returns an empty mapping if the case expects and changes nothing.
+        Returns an empty mapping if the case neither expects values nor names changed arrays.
         """
         if not self.expected and not self.changes:
             return {}

@@ -1,7 +1,7 @@
-"""A plan as a bundle stores it: one or several forms, each with the calls that it serves and their launches.
+"""A plan as a bundle stores it: one or several forms. Each form states which calls it serves, and holds their launches.
 
-A plan names kernels, parameters and arguments, and contains no code, address or size of the machine that recorded it.
-So it runs wherever the bundle has code of its kernels.
+A plan names kernels, parameters and arguments. It contains no code, and no address or size that holds only on the
+machine that recorded it, so it runs on every target for which the bundle has code of the plan's kernels.
 """
 
 from __future__ import annotations
@@ -127,9 +127,9 @@ class RecordedLaunch(Persisted):
 
 @frozen
 class RecordedForm(Persisted):
-    """The launches for calls whose arguments are ``arguments``, and for which every expression of ``holds`` is true.
+    """The launches for calls whose arguments meet ``arguments``, and for which every expression of ``holds`` is not 0.
 
-    ``arguments`` has one item for each parameter of the plan. An expression is true if it is not 0.
+    ``arguments`` has one requirement for each parameter of the plan.
     """
 
     title = "a form of a plan"

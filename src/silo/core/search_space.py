@@ -62,7 +62,11 @@ class SearchSpace(Protocol):
     def for_call(
         self, arguments: Mapping[str, Value] | None = None, constexprs: Mapping[str, Value] | None = None
     ) -> SearchSpace:
-        """Returns the space that remains for one call, by its key arguments and the caller's config members."""
+        """Returns the part of the space that one call may use.
+
+        ``arguments`` are the values of the call's key arguments, ``constexprs`` the config members that the caller has
+        set.
+        """
         ...
 
     def product(self) -> tuple[Config, ...]:
@@ -99,20 +103,24 @@ class Rule(Protocol):
 
     @property
     def placed(self) -> tuple[str, ...]:
-        """The block sizes from which programs compute their positions.
+        """The names of the block sizes from which programs compute their positions.
 
-        A call is refused if its grid depends on none of them.
+        A call whose grid depends on none of these block sizes is refused, because its programs would miss elements, or
+        go past the last one, as soon as a config sets another size.
         """
         ...
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The arguments whose values the rule reads, each once. Tuning must depend at least on these."""
+        """The arguments whose values the rule reads, each once. The tuning key must contain at least these."""
         ...
 
     @property
     def needed(self) -> tuple[tuple[str, Node], ...]:
-        """Constexprs for which one value alone gives right results, each with this value as an expression."""
+        """The constexprs that have only one right value, each with this value as an expression.
+
+        With any other value of such a constexpr the kernel's results are wrong.
+        """
         ...
 
     def space(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> SearchSpace:

@@ -281,7 +281,8 @@ class Space:
     def _drawn(self, count: int) -> tuple[Config, ...]:
         """Draws combinations that satisfy the constraints, seeded by a hash of the axes.
 
-        The first allowed combination in order is always among them, as the first; the drawn ones follow in order.
+        The result begins with the first allowed combination of the whole space, even if it was not drawn; the drawn
+        ones follow in the space's order.
         """
         active = bound(self.constraints, {})
         first = next((at for at in range(_TRIES * MOST_LISTED) if satisfies(self._at(at), active, {})), None)

@@ -337,7 +337,8 @@ class Copier:
             function.__code__, copied, function.__name__, function.__defaults__, cells if function.__closure__ else None
         )
         result.__kwdefaults__ = function.__kwdefaults__
-        # The copy is stored before the names that it reads get their values, because functions may call each other.
+        # The copy is stored before the globals that it reads are copied: functions may call each other, which would
+        # lead to endless copying.
         self._copies[id(function)] = result
         for name in _global_names(function.__code__):
             if name in function.__globals__:

@@ -279,7 +279,8 @@ def identity_of(value: object) -> object:
     if isinstance(value, tuple):
         items = cast("tuple[object, ...]", value)
         if _OWN_IDENTITY.issuperset(map(type, items)):
-            return tuple(items)  # a plain tuple, even if the value's class compares by identities
+            # a plain tuple: comparing an ExactTuple calls identity_of, without end if that returned ``value``
+            return tuple(items)
         return tuple([item if type(item) in _OWN_IDENTITY else identity_of(item) for item in items])
     return value
 

@@ -84,7 +84,7 @@ class Variant(Persisted):
 
     @remembered
     def _artifact_keys(self) -> dict[str, str]:
-        """A cache of computed keys, by compiler identity; a process has few compilers for one variant."""
+        """A cache of computed keys, by compiler identity; it stays small, as a process has few compilers."""
         return {}
 
 
@@ -113,7 +113,7 @@ class CompileJob(Persisted):
 
     @remembered
     def _keys(self) -> dict[str, str]:
-        """A cache of computed keys, by compiler identity; a process has few compilers for one job."""
+        """A cache of computed keys, by compiler identity; it stays small, as a process has few compilers."""
         return {}
 
 
@@ -137,10 +137,10 @@ class Compiled:
 
 @frozen
 class CacheFiles:
-    """The files that a framework's own compile would write to its cache, in the same order.
+    """The files that a framework's own compile would write to its cache, in the order in which it would write them.
 
-    ``files`` holds each file's name ending and its content. If ``files`` is empty, ``reason`` is why the framework
-    has to compile the job itself.
+    ``files`` holds each file's name ending and its content. If ``files`` is empty, ``reason`` is why the framework has
+    to compile the job itself, or "" if the cache already holds the files.
     """
 
     files: tuple[tuple[str, bytes], ...]

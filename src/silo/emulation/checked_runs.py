@@ -54,7 +54,8 @@ __all__ = [
 # Seeds of the order in which threads run; with seed 0 they run one after another.
 SCHEDULES: tuple[int, ...] = (0, 1, 2, 3)
 _NAN_BYTE = 0xFF  # the fill of memory that was never written: NaN as a float, -1 as an integer
-# the fills of further runs, which show whether results change: large floats, positive and negative
+# the fills of unset memory in further runs, as floats large and positive or negative: if such a fill changes a result,
+# the result depends on unset memory
 _OTHER_BYTES = (0x7E, 0xFE)
 _MOST_CELLS = 1 << 25
 
@@ -82,7 +83,7 @@ class CheckedVariable:
 
 @dataclass(frozen=True, slots=True)
 class CheckedRuns:
-    """A kernel's loaded code that checks itself, with the facts that its launches need.
+    """A loaded kernel whose code checks each of its memory accesses, with the facts that launches need.
 
     ``written`` are the parameters that the kernel writes through. ``variable`` may be unset when it is read; None if
     clang warns of no such variable.
@@ -98,10 +99,10 @@ class CheckedRuns:
     def begin(
         self, arguments: Mapping[str, object], limits: CheckLimits, notes: list[str]
     ) -> Callable[[NativeCall], CheckedLaunch]:
-        """Returns a function that makes launches over ``arguments``.
+        """Returns a function that makes a :class:`CheckedLaunch` over copies of the arrays in ``arguments``.
 
         Raises ArgumentError for an array that is not in host memory. The returned function raises ArgumentError for a
-        launch whose groups wait for each other.
+        cooperative launch of several groups, because a check runs groups one after another.
         """
         if limits.memory:
             notes.append("memory= is not looked at: the arrays of a kernel of this kind are its arguments")
@@ -166,8 +167,8 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
     def unseen(self) -> Sequence[Unseen[ReadSuspect | CheckedVariable]]:
         """The variable that may be unset, if any.
 
-        It may be in a register, where checks see no read of it. So other runs give the variable other values, and the
-        results are compared.
+        The compiler may keep the variable in a register, and checks see only accesses to memory. So further runs give
+        the variable other initial values, and their results are compared.
         """
         variable = self._code.variable
         return () if variable is None else (Unseen(Doubt(variable, (0, 1)), own=False),)
@@ -188,7 +189,7 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
         return Ran(doubts=(Doubt(suspect, _OTHER_BYTES),), comparable=not self._check.any_atomic)
 
     def fault_finding(self, fault: FoundFault | ThreadFault, schedule: int) -> CheckFinding:
-        """Returns the finding for a fault that a check in the code, or the runtime, has found."""
+        """Returns the finding for a fault, found by a check of an access or by the functions that run the threads."""
         return self._reporter(schedule).fault(fault)
 
     def doubt_finding(
@@ -282,7 +283,7 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
         )
 
     def _prepare(self, params: int) -> None:
-        """Makes parameters that point into the copies, and the list of areas that the code may access."""
+        """Makes launch parameters that point into the copies of the arrays, and the list of accessible areas."""
         slots = self._code.layout
         places: list[int] = []
         addresses: Sequence[int | None] = (
@@ -297,7 +298,8 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
             if begins:
                 address = addresses[len(places)]
                 assert address is not None
-                # Only pointers are replaced. A struct by value that contains a pointer is copied first.
+                # Only pointers are replaced, by addresses in the copies of the arrays. A struct by value that contains
+                # a pointer is copied first.
                 size = 8 if member is None else member[1]
                 pointer = slot.type is AbiType.POINTER
                 copied = pointer or member is not None

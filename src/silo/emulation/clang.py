@@ -87,7 +87,8 @@ _COMMON_FLAGS = (
     "-Xclang",
     "-ffloat16-excess-precision=none",  # round the result of every operation on halves
     "-Xclang",
-    "-fconvergent-functions",  # threads meet at a call, so clang must keep the call at its one place in the code
+    # lanes that reach the same call exchange values there, so clang must neither copy nor move calls
+    "-fconvergent-functions",
 )
 _LINK_FLAGS = (
     "-shared",
@@ -187,7 +188,9 @@ def scratch_bytes(threads: int, memory: int, stack: int = STACK) -> int:
 
 
 def stack_needed(log: str) -> int:
-    """Returns the stack bytes of a thread: the sum of clang's remarks on all functions, none of which is recursive.
+    """Returns the stack bytes of a thread: the sum over all functions, none of which is recursive, and a reserve.
+
+    ``log`` has clang's remark on each function. The result is at least :data:`STACK`.
 
     >>> stack_needed("<stdin>:2:1: remark: 36008 stack bytes in function 'f'") - 36008 >= 8192
     True

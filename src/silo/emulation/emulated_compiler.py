@@ -59,8 +59,11 @@ class EmulatedCompiler(abc.ABC):
     def check_text(
         self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
     ) -> CheckedKernel:
-        """Compiles code that checks itself from ``text``, the compile job that is stored beside an artifact."""
-        del nan  # each launch passes this option in its limits
+        """Compiles ``text`` to code that checks its memory accesses.
+
+        ``text`` is a compile job as JSON, as it is stored beside an artifact.
+        """
+        del nan  # the code is the same with and without the NaN check: the limits of each launch enable the check
         require_text_consent(consent, text, launch, variant.signature, variant.kernel)
         effects = {parameter.name: parameter.effect for parameter in variant.signature.parameters}
         try:
@@ -79,7 +82,7 @@ class EmulatedCompiler(abc.ABC):
 
     @abc.abstractmethod
     def _checked(self, variant: Variant, job: CompileJob, effects: Mapping[str, Effect]) -> CheckedKernel:
-        """Returns code that checks itself.
+        """Compiles the job's kernel to code that checks each of its memory accesses.
 
         Raises:
             ValueError: the job is another compiler's.

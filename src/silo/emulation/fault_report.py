@@ -1,4 +1,4 @@
-"""Faults and doubtful reads of a checked kernel: the structs that its code shares with the host, and findings."""
+"""The faults and reads of unset memory that checked code records: its structs, and the findings made from them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CELL_BYTES = 68
 
 
 class ThreadFault(IntEnum):
-    """``enum class Fault`` of the runtime (``silo_threads/group.h``), which a kernel's entry returns."""
+    """``enum class Fault`` in ``silo_threads/group.h``: the result of a kernel's entry function."""
 
     NONE = 0
     BARRIER_MISSED = 1
@@ -45,7 +45,7 @@ class ThreadFault(IntEnum):
 
 
 class FoundKind(IntEnum):
-    """``enum class Kind`` of the runtime: the kinds of faults that checks in the code find."""
+    """``enum class Kind`` in ``check_state.h``: the kinds of faults that checks in the code find."""
 
     NOTHING = 0
     BOUNDS = 1
@@ -61,14 +61,14 @@ class FoundKind(IntEnum):
 
 
 class AreaKind(IntEnum):
-    """``enum class AreaKind`` of the runtime: the kinds of memory that an :class:`Area` may be."""
+    """``enum class AreaKind`` in ``check_state.h``: the kinds of memory that an :class:`Area` may be."""
 
     ARRAY = 0
     GROUP = 1
 
 
 class Area(ctypes.Structure):
-    """``struct Area`` of the runtime: memory that a kernel may access."""
+    """``struct Area`` in ``check_state.h``: memory that a kernel may access."""
 
     _fields_ = (
         ("low", ctypes.c_uint64),
@@ -82,7 +82,7 @@ class Area(ctypes.Structure):
 
 
 class FoundFault(ctypes.Structure):
-    """``struct Found`` of the runtime: a fault that a check found."""
+    """``struct Found`` in ``check_state.h``: a fault that a check found."""
 
     _fields_ = (
         ("kind", ctypes.c_int32),
@@ -106,7 +106,7 @@ class FoundFault(ctypes.Structure):
 
 
 class ReadSuspect(ctypes.Structure):
-    """``struct Suspect`` of the runtime: a read of memory that was never written."""
+    """``struct Suspect`` in ``check_state.h``: a read of memory that was never written."""
 
     _fields_ = (
         ("site", ctypes.c_uint32),
@@ -119,7 +119,7 @@ class ReadSuspect(ctypes.Structure):
 
 
 class GroupArray(ctypes.Structure):
-    """``struct GroupArray`` of the runtime: an array that the threads of a group share."""
+    """``struct GroupArray`` in ``check_state.h``: an array that the threads of a group share."""
 
     _fields_ = (
         ("name", ctypes.c_char_p),
@@ -132,13 +132,13 @@ class GroupArray(ctypes.Structure):
 
 
 class Waiting(ctypes.Structure):
-    """``struct Waiting`` of the runtime: where a thread waits."""
+    """``struct Waiting`` in ``check_state.h``: file and line at which a thread waits."""
 
     _fields_ = (("file", ctypes.c_char_p), ("line", ctypes.c_uint32), ("spare", ctypes.c_uint32))
 
 
 class Check(ctypes.Structure):
-    """``struct Check`` of the runtime: the state of a check."""
+    """``struct Check`` in ``check_state.h``: the state of a check."""
 
     _fields_ = (
         ("bytes", ctypes.c_uint32),
@@ -214,7 +214,7 @@ class FaultReporter:
     seed: int
 
     def fault(self, fault: FoundFault | ThreadFault) -> CheckFinding:
-        """Returns the finding for a fault that a check in the code, or the runtime, has found."""
+        """Returns the finding for a fault, found by a check of an access or by the functions that run the threads."""
         if isinstance(fault, FoundFault):
             return self._placed(self._finding_of(fault), fault.group, fault.thread)
         return self._placed(self._fault(fault), self.check.group, self.check.thread)
@@ -321,9 +321,9 @@ class FaultReporter:
     # ---- faults found by the runtime
 
     def _fault(self, fault: ThreadFault) -> CheckFinding:
-        """Returns the finding for a fault that the runtime found.
+        """Returns the finding for a fault that the C++ headers of the emulation found (``silo_threads``).
 
-        The runtime's text about the fault is a place, a description, and the thread in brackets.
+        Their text about the fault, in ``check``, is a place, a description, and the thread in brackets.
         """
         text = self.check.text.decode(errors="replace")
         location, separator, description = text.partition(": ")
@@ -344,7 +344,10 @@ class FaultReporter:
     # ---- words
 
     def _where(self, address: int, size: int) -> tuple[str | None, str]:
-        """Returns the array that contains an address, or the nearest one, and the place in that array."""
+        """Returns an array's name and a description of the address in it, for messages.
+
+        The array is the one that contains the address, or the nearest one; the name is None if there are no arrays.
+        """
         check = self.check
         areas = [
             Allocation(copy.name, copy.low, copy.high, copy.address, f"{copy.high - copy.low} bytes")

@@ -22,7 +22,7 @@ _END_SEQUENCE, _SET_ADDRESS = 1, 2
 
 
 class RowClass(IntEnum):
-    """``enum class PcClass`` of the runtime: whether code belongs to the user's text, a library or neither."""
+    """``enum class PcClass`` in ``check_state.h``: whether code belongs to the user's text, a library or neither."""
 
     NONE = 0
     LIBRARY = 1
@@ -75,7 +75,7 @@ class LineTable:
         return "", 0
 
     def stretches(self) -> Iterator[tuple[int, RowClass]]:
-        """Yields the start of each range of code, ascending, and its class."""
+        """Yields the start of each range of code of one class, ascending, and the class."""
         last_end, last_class = 0, RowClass.NONE
         for row, kind in zip(self.rows, self._classes, strict=True):
             if row.start > last_end and last_class is not RowClass.NONE:
@@ -93,7 +93,7 @@ class LineTable:
     def _class(self, row: Row, users: set[int]) -> RowClass:
         """Returns the class of a row.
 
-        A function with only library code is NONE, so that its caller's line is reported.
+        Rows of a function without any line of the user's text are NONE, so that messages name the line of its caller.
         """
         if row.sequence not in users:
             return RowClass.NONE

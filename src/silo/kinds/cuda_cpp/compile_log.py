@@ -83,7 +83,11 @@ def _named(match: re.Match[str]) -> str:
 
 
 def _first(shown: str) -> re.Match[str] | None:
-    """Returns the first message that names a cause: an unknown name comes before errors that follow from it."""
+    """Returns the match of the message that names the cause; None without any message.
+
+    This is the first message, or the first one about an unknown name if the first message only follows from such an
+    error.
+    """
     messages = list(_MESSAGE.finditer(shown))
     if messages and _FOLLOWS.search(messages[0]["text"]) is not None:
         matches = [

@@ -15,7 +15,7 @@ NVRTC = CompilerDeclaration(
     compiler="silo.kinds.cuda_cpp.nvrtc_compiler:NvrtcCompiler",
     sources=("cuda",),
     targets=("cuda",),
-    # a config sets macros, template arguments, threads and shared memory as constants of the source instead
+    # empty: a config sets macros, template arguments, threads and shared memory, which are constants of the source
     options=(),
     blobs=(BlobKind("cubin"),),
     code=_CODE,

@@ -200,7 +200,7 @@ def _base(expression: str) -> str:
 
 
 def _named_types(expression: str, *values: object) -> tuple[str, ...]:
-    """Returns the words in an entry and in textual constants, which may be names of the user's types."""
+    """Returns the words in an entry and in those constants that are texts; a word may name a type of the user."""
     return tuple(dict.fromkeys(_WORD.findall(" ".join((expression, *_texts(values))))))
 
 
@@ -327,7 +327,10 @@ def _declaration(where: str, name: str, written: Value) -> DeclaredParameter:
 
 
 def _flags(where: str, options: Sequence[str]) -> tuple[str, ...]:
-    """Returns the options in order, with the C++ standard. Raises SourceError for an option that is not allowed."""
+    """Returns the options in order, preceded by a default C++ standard if they set none.
+
+    Raises SourceError for an option that is not allowed.
+    """
     for flag in options:
         if flag.startswith(_INCLUDABLE):
             raise SourceError(f"{where}: {flag}: macros are constants=, headers are include=")

@@ -285,7 +285,7 @@ class CudaSource(TextSource):
         name, own = parameter.name, declared.type
         pointer = replace(parameter, kind=ParameterKind.POINTER, effect=declared.effect)
         if not facts.is_pointer and facts.value is None and facts.dtype is None:
-            return replace(pointer, dtype=dtype(own.dtype or "u8"))  # a null pointer
+            return replace(pointer, dtype=dtype(own.dtype or "u8"))  # None is passed as a null pointer
         if not facts.is_pointer or facts.block_shape:
             raise ArgumentError(f"{self.name}: {name} takes an array, not {describe(facts.value)}")
         if facts.dtype is None:

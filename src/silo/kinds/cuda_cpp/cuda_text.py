@@ -116,7 +116,7 @@ _MACRO = re.compile(r"[A-Za-z_$][\w$]*\s*(?:\(.*\))?\s*(?://.*|/\*.*)?")
 def includes_of(text: str) -> tuple[Include, ...]:
     r"""Returns every ``#include`` of a text, even if conditions or comments leave it out.
 
-    In doubt it returns more than the compiler would follow, never fewer: a file that is not listed must not be opened.
+    In doubt the result has more than the compiler would follow, never fewer: the compiler must not open any other file.
 
     >>> includes_of(  # doctest: +ELLIPSIS
     ...     '#include <mma.h>\n#inc\\\nlude "a/b.h"\n%: include NAME\n'
@@ -160,8 +160,8 @@ class KernelText:
     """A ``__global__`` function: its name, its parameters' names, the line of its name, whether it is a template.
 
     ``types`` has, for each parameter that is passed by value, the name of its type; "" for a pointer and the like.
-    ``scope`` is the kernel's namespace; "" without one, or if the braces of the text do not match (both branches of an
-    ``#if`` count).
+    ``scope`` is the kernel's namespace; "" without one, or if the braces of the text do not match, for example because
+    both branches of an ``#if`` open a brace.
     """
 
     name: str
@@ -502,7 +502,7 @@ def _initializer(file: str, name: str, values: Numbers) -> str:
 
 
 def chosen_kernel(text: str, file: str, entry: str | None) -> tuple[str, KernelText | None]:
-    """Returns the entry's expression and its kernel in the text; None if a header or a macro defines the kernel.
+    """Returns the entry's expression, and its kernel, which is None if a header or a macro defines it.
 
     Raises:
         SourceError: no kernel in the text, several kernels without ``entry``, or the only kernel is a template.

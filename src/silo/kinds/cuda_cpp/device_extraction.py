@@ -204,7 +204,7 @@ class _Macros:
 def _macros(texts: Iterable[str]) -> _Macros:
     """Returns the macros of the texts.
 
-    A macro that uses another one in its text marks device code if that one does.
+    A macro marks device code if its text contains ``__device__`` or the like, or the name of another such macro.
     """
     bodies = [
         (match[1], match[2], set(_WORD.findall(match[2])))

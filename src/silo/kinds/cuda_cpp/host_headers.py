@@ -14,7 +14,7 @@ from types import MappingProxyType
 __all__ = ["ALWAYS", "FIRST", "HOST_NAMES", "LEFT_OUT", "first_text", "replacement"]
 
 CUB = "cub/cub.cuh"
-"""The header with all of cub, which NVRTC refuses; it accepts the headers of the parts."""
+"""The header that includes all of cub. NVRTC refuses it, but accepts cub's headers of single algorithms."""
 
 ALWAYS = frozenset((CUB, "float.h", "cfloat"))
 """Headers that are replaced in every text.

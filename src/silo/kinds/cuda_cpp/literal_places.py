@@ -45,7 +45,8 @@ class LiteralPlaces:
 def literal_places(path: str, text: str) -> LiteralPlaces:
     """Returns where a Python file defines a text; empty if the file cannot be read or the place is ambiguous.
 
-    A literal counts if its lines are lines of the file, and if the text contains it once.
+    A string literal counts if each of its lines is one line of the file, and if the text contains the literal only
+    once.
     """
     places: list[tuple[int, int, int]] = []
     for value, line in _literals("".join(linecache.getlines(path))):

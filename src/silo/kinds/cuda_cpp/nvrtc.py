@@ -37,8 +37,9 @@ FIXED_FLAGS = (
 )
 """Flags of every compile: equal inputs give equal bytes, and no text is read that was not passed."""
 
-# The folder in which NVRTC takes each text to be. NVRTC searches this folder for headers in quotes, and in this folder
-# no file can exist. With its option --no-source-include instead, the toolkit's own headers would not find each other.
+# NVRTC is told that each text is a file in this folder. NVRTC searches this folder for headers in quotes, and in this
+# folder no file can exist. With its option --no-source-include instead, the toolkit's own headers would not find each
+# other.
 _NOWHERE = "/proc/silo/"
 _OLDEST = (12, 0)
 _SONAME = re.compile(r"libnvrtc\.so\.([0-9]+)(?:\.([0-9]+))?(?:\..*)?")
@@ -122,8 +123,8 @@ def find_nvrtc() -> NvrtcPlace:
 def headers_beside(library: Path, toolkits: Sequence[str]) -> tuple[str, ...]:
     """Returns the folders of headers beside a library, of a toolkit or of header wheels; () without them.
 
-    A wheel of NVRTC contains no other headers, and wheels may come without CCCL, whose ``nv/target`` other headers
-    include, or without ``crt``, which ``mma.h`` includes. Folders that are missing are taken from a toolkit.
+    A wheel of NVRTC contains none of the toolkit's headers. Wheels with headers may lack CCCL, whose ``nv/target``
+    other headers include, or ``crt``, which ``mma.h`` includes. Folders that are missing are taken from a toolkit.
     """
     root = library.parent.parent
     candidates = (root / "include", root.parent / "cuda_runtime" / "include", root.parent / "cuda_cccl" / "include")

@@ -133,7 +133,7 @@ def _options(unit: CudaUnit) -> list[str]:
 
 
 def lowered_unit(compiler: str, source: Source, variant: Variant, target: Target) -> Lowered:
-    """Returns the job for a CUDA source's variant, for one of its compilers. Raises SourceError, CompileError."""
+    """Returns the job of a CUDA source's variant for the plug-in ``compiler``. Raises SourceError, CompileError."""
     if not isinstance(source, CudaSource):
         raise SourceError(f"{source.name} is a {source.kind} source, not one of CUDA C++")
     unit = source.unit(variant)

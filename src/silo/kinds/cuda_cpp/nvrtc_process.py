@@ -71,7 +71,9 @@ def ask_nvrtc(text: CudaText, options: Sequence[str], expressions: Sequence[str]
 def lowered_names(
     text: CudaText, defines: Sequence[tuple[str, str]], flags: Sequence[str], expressions: Sequence[str]
 ) -> tuple[str, ...]:
-    """Implements :class:`silo.kinds.cuda_cpp.signature_probe.Prober`. Answers are cached in the store.
+    """Returns the mangled name of each expression, as NVRTC makes it. Caches the names in the store.
+
+    Implements :class:`silo.kinds.cuda_cpp.signature_probe.Prober`.
 
     Raises:
         CompileError: see :func:`ask_nvrtc`.

@@ -384,7 +384,7 @@ def _element(of: Mangled) -> tuple[str, int]:
 
 
 def _plain_type(of: Mangled) -> CudaType | None:
-    """Returns a type that needs no second compiler run; None for a struct, a vector or an enumeration."""
+    """Returns the type if the mangled name alone determines it; None for a struct, a vector or an enumeration."""
     if of.kind == "const":
         return _plain_type(of.inner[0])
     if of.kind == "pointer":
@@ -463,8 +463,8 @@ class _Probing:
     def _members(self, of: Mangled, spelled: str, size: int, align: int) -> list[CudaMember]:
         """Returns the members of a struct; members of nested structs and arrays are named by their paths.
 
-        [] if none is found, or if they do not fill the struct, because bases, unions and virtual functions are not
-        read.
+        Returns [] if no member is found, or if the members found do not fill the struct: base classes, unions and
+        virtual functions are not read.
         """
         name = of.text.partition("<")[0].rpartition("::")[2]
         vector = _VECTOR.fullmatch(name)
@@ -475,7 +475,7 @@ class _Probing:
             names = next((members for text in texts if (members := members_of(text, name))), ())
         if not names:
             return []
-        # The probe's name contains the member's type, with the struct's name, and its offset as a constant.
+        # The mangled name of each probe contains the type of the member and the member's offset in bytes.
         expressions = [
             f"silo_sizes<decltype({spelled}::{item}), __builtin_offsetof({spelled}, {item})>" for item in names
         ]

@@ -1,7 +1,8 @@
 """The user's headers of a text: read from the folders that the user names, and stored with the text.
 
 The compiler gets none of the user's folders, so the key of the code covers every text that the code depends on. An
-include that leads out of these folders, or whose name is a macro, is refused, because the compiler would open any file.
+include that leads out of these folders, or whose name is a macro, is refused: the compiler would open a file that was
+not read here.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _MOST_BYTES = 64 << 20
 
 @frozen
 class HeaderFolders:
-    """Where headers come from: the folder of the text, further folders, and headers given as texts."""
+    """The places from which headers are read: the folder of the text, further folders, and headers given as texts."""
 
     own: str | None
     folders: tuple[str, ...]
@@ -158,7 +159,10 @@ def _check_name(name: str, location: str) -> None:
 def _header(
     name: str, location: str, texts: Mapping[str, str], folders: HeaderFolders, including_folder: str | None
 ) -> tuple[str, str] | None:
-    """Returns a header's text and path ("" if it was given as a text); None if it is not among the user's."""
+    """Returns a header's text and path; None if the user's folders and texts lack the header.
+
+    The path is "" if the header was given as a text.
+    """
     if name in texts:
         return texts[name], ""
     roots = [Path(folder) for folder in (folders.own, *folders.folders) if folder is not None]

@@ -89,7 +89,7 @@ _END_OF_ASSEMBLY = "".join(f"#undef {one}\n" for one in _WORDS_OF_ASSEMBLY)
 def entry_text(job: EmulatorJob, entry: str, stack: int = 0) -> str:
     """Returns the whole text; ``#line`` directives mark the kernel's own lines.
 
-    ``stack``: bytes of each thread's stack, 0 by default.
+    ``stack``: bytes of each thread's stack; 0 for the size that the headers define.
     """
     x, y, z = job.group
     reads = "".join(_held(argument) for argument in job.arguments)

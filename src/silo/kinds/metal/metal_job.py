@@ -522,8 +522,8 @@ def lowered_job(source: MetalSource, variant: Variant) -> EmulatorJob:
             BufferRole.POINTER if msl_parameter.form == "*" else BufferRole.REFERENCE, msl_parameter.name, "", slot
         )
 
-    # ``own`` lacks the parameters for threadgroup memory, so metal_text() leaves them in the text: in C++ they stay
-    # parameters, even for a template's instance.
+    # metal_text() would turn the kernel's threadgroup parameters into variables. It gets the kernel without them,
+    # because in C++ they stay parameters, even for a template's instance.
     kernel = source.kernel
     own = replace(
         kernel, parameters=tuple(parameter for parameter in kernel.parameters if parameter.attribute != "threadgroup")

@@ -43,7 +43,7 @@ class MlxBody:
 
 
 def mlx_body(text: str, plan: ShaderLayout, kernel: str) -> MlxBody:
-    """Returns the kernel ``plan.function`` of a text in MLX's form.
+    """Returns the kernel ``plan.function`` of a text in the form that MLX takes: a header, and the body of a function.
 
     The header is the whole text, with the kernel, because other functions may use any part of it. The body declares
     each parameter again, with its type from the text, as a copy of MLX's own parameter.
@@ -111,7 +111,10 @@ def _number(msl_parameter: MslParameter) -> str:
 
 
 def _position_copies(kernel: MslKernel) -> Iterator[str]:
-    """Yields declarations that copy MLX's positions to Silo's names, because the kernel may use MLX's names itself."""
+    """Yields declarations that copy MLX's thread positions to variables whose names begin with ``silo_``.
+
+    The kernel's own parameters may have the names of MLX's variables and would hide them.
+    """
     for parameter in kernel.parameters:
         if parameter.attribute in MLX_POSITIONS:
             yield f"const {MLX_POSITIONS[parameter.attribute]} silo_{parameter.attribute} = {parameter.attribute};"

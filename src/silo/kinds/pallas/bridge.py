@@ -31,9 +31,9 @@ def is_torch(array: object) -> bool:
 class Importer:
     """Converts a DLPack capsule to an array of jax on one device, without a copy if jax allows it.
 
-    Calls the function of jaxlib that jax's own ``from_dlpack`` calls. The rest of ``from_dlpack`` finds the device and
-    the dtype, which are known here; that takes 30 microseconds for an array, 130 on a GPU. If jaxlib lacks the
-    function, ``from_dlpack`` is used.
+    Calls the function of jaxlib that jax's own ``from_dlpack`` calls. This saves 30 microseconds for each array (130 on
+    a GPU), in which ``from_dlpack`` would find the device and the dtype, both known here. If jaxlib lacks the function,
+    ``from_dlpack`` is used.
     """
 
     def __init__(self, device: Any) -> None:  # noqa: ANN401  # jax's

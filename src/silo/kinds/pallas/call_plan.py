@@ -21,7 +21,8 @@ _CONVENTION = 1
 class ArrayPlace:
     """An array: ``parameter`` is its index among the kernel's parameters, constants included.
 
-    The program takes and returns it with the ``shape`` and ``dtype`` of the call; the program itself pads and cuts.
+    The program takes and returns arrays of ``shape`` and ``dtype``, which are the caller's. The program itself adds and
+    removes the padding that the kernel's body needs.
     """
 
     parameter: int
@@ -35,7 +36,7 @@ class ArrayPlace:
 
 @frozen
 class ScalarPlace:
-    """A scalar, an operand of shape (1,) and of ``dtype``, which may be wider than the kernel's."""
+    """A scalar, passed as an operand of shape (1,) and of ``dtype``, which may be wider than the kernel's scalar."""
 
     parameter: int
     dtype: DType

@@ -45,7 +45,7 @@ __all__ = [
 CUSTOM_CALL = "__gpu$xla.gpu.triton"
 """The custom call that holds Triton's IR in the exported program. Later versions of jax need not support it."""
 
-# above this number of programs, blocks are not compared to find two programs that write the same block
+# the most programs for which all blocks are compared, to find two programs that write the same block
 _MOST_PROGRAMS = 1 << 20
 
 

@@ -32,7 +32,11 @@ _SLACK = 64 << 10  # VMEM that the compiler itself uses for kernels without larg
 
 @frozen
 class MemoryRow:
-    """The memory of one argument or scratch buffer: ``copies`` of ``block``, each of ``bytes`` with its tiling."""
+    """The memory of one argument or scratch buffer.
+
+    It consists of ``copies`` blocks of shape ``block``. Each block takes ``bytes``, because it is stored in whole
+    tiles.
+    """
 
     name: str
     space: str
@@ -130,7 +134,7 @@ def estimate(launch: BlockedLaunch, chip: Chip, body: Sequence[MemoryRow] = ()) 
 
 
 def require_memory(report: MemoryReport, kernel: str) -> None:
-    """Raises ResourceError if a launch takes more memory than there is.
+    """Raises ResourceError if a launch takes more memory than it may use.
 
     The error lists each argument, largest first.
     """

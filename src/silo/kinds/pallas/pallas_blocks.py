@@ -36,13 +36,14 @@ _INTEGER = dtype("int32")
 
 @frozen
 class BlockedArray:
-    """An array argument. ``shape`` is the caller's; ``padded`` is the body's, at least as long along each axis.
+    """An array argument, with the caller's ``shape`` and the ``padded`` shape that the body sees.
 
-    The exported program takes and returns arrays of ``shape``; the program itself pads and cuts.
+    The padded shape is at least as long along each axis. The exported program takes and returns arrays of ``shape``;
+    the program itself adds and removes the padding.
 
     ``block`` is the part that a program sees; it is () for an array in HBM or a prefetched array, which the program
-    sees whole. ``dims`` has an entry for each axis of the block. If ``indexed``, ``dims`` is unused, and the
-    author's index map computes the block of a program. ``prefetch``: the whole array is in SMEM before the grid begins.
+    sees whole. ``dims`` has an entry for each axis of the block. If ``indexed``, ``dims`` is unused, and the author's
+    index map computes the block of a program. ``prefetch``: the whole array is in SMEM before the grid begins.
     """
 
     name: str
@@ -72,7 +73,7 @@ class PassedScalar:
 
     @property
     def operand(self) -> DType:
-        """The dtype of its SMEM operand of shape (1,): SMEM holds words of 32 bits."""
+        """The dtype of the operand of shape (1,) that passes the scalar in SMEM, which holds words of 32 bits."""
         if self.dtype.kind is DTypeKind.FLOAT:
             return _FLOAT
         return self.dtype if self.dtype.bits == _WORD_BITS else _INTEGER

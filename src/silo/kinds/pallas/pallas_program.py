@@ -196,7 +196,10 @@ def _body(
     *,
     interpreted: bool,
 ) -> Any:  # noqa: ANN401
-    """Returns the function for ``pallas_call``; it passes references on in the order of the author's body."""
+    """Returns the kernel function for ``pallas_call``, which calls the author's body.
+
+    jax passes inputs, outputs and scratch in its own order; the function reorders them to the body's parameters.
+    """
     values = {name: constant_of(value) for name, value in constants.items()}
 
     def body(*references: Any) -> None:  # noqa: ANN401
@@ -240,7 +243,7 @@ def _copy_first(
     written: Any,  # noqa: ANN401
     pl: Any,  # noqa: ANN401
 ) -> None:
-    """Copies the array's values to the written block, in the first of several successive programs with one block."""
+    """Copies a block of an inout array to the written block, in the first of several successive programs with it."""
     read = references[blocked_array.name]
 
     def copy() -> None:

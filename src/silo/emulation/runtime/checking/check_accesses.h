@@ -22,7 +22,7 @@ SILO_THREADS_PLAIN inline bool on_stack(Check *check, u64 address, u64 size, boo
                                         const void *frame) {
     Page *page = page_of(address, false);
     if (address > host_stack && address - host_stack < near_stack) {
-        return true; // on the host's stack: a scalar of the entry function
+        return true; // on the host's stack: a variable of the entry function
     }
     u64 distance = address > reinterpret_cast<u64>(frame) ? address - reinterpret_cast<u64>(frame)
                                                           : reinterpret_cast<u64>(frame) - address;
@@ -67,7 +67,8 @@ SILO_THREADS_PLAIN inline bool on_stack(Check *check, u64 address, u64 size, boo
     return known || distance < near_stack;
 }
 
-// Checks an access to a constant of the program, or to a variable of the runtime.
+// Checks an access to static data of the shared object: it must stay within the bounds of a
+// constant. Other static data is not checked.
 SILO_THREADS_PLAIN inline void in_object(Check *check, u64 address, u64 size, bool write, u64 pc,
                                          const void *frame) {
     for (u64 i = 0; i < global_count; i++) {
@@ -145,7 +146,7 @@ SILO_THREADS_PLAIN inline void access(u64 address, u64 size, bool write, bool at
         if (address >= reinterpret_cast<u64>(__ehdr_start) &&
             address < reinterpret_cast<u64>(_end)) {
             in_object(check, address, size, write, pc, frame);
-            // The operation may order groups, as an atomic operation on an array may.
+            // An atomic operation may order groups, on static data as well as on an array.
             if (atomic && check->atomics) {
                 check->atomics[group_number - check->first_group] = 1;
                 check->any_atomic = 1;
@@ -164,7 +165,7 @@ SILO_THREADS_PLAIN inline void access(u64 address, u64 size, bool write, bool at
     }
     if (!atomic && address >= covered_low && address < covered_high &&
         class_of(check, pc) != PcClass::user) {
-        return; // the runtime has announced this access
+        return; // a load or store inside an atomic operation, which was checked as a whole
     }
     unsigned site = site_of(check, pc, frame);
     if (address + size > area->high) {

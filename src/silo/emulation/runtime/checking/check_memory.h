@@ -11,7 +11,7 @@ extern "C" __attribute__((visibility("hidden"))) char _end[];
 
 namespace silo_threads::checked {
 
-// Bits of a barrier's flags, which say what memory it orders: the arrays, shared memory.
+// Bits of a barrier's flags: the barrier orders accesses to the arrays, or to shared memory.
 constexpr unsigned mem_device = 1, mem_group = 2;
 // The flags of an operation between lanes that orders no memory.
 constexpr unsigned no_memory_order = ~0u;
@@ -28,7 +28,7 @@ inline u64 group_memory; // the address of the group's shared memory
 inline u64 group_memory_bytes;
 inline unsigned running;      // the number of the running thread
 inline bool inside;           // whether a thread of a group is running
-inline unsigned group_number; // the number of the group, counted from 1 over all runs
+inline unsigned group_number; // the number of the running group, counted from 1 over all runs
 // How many barriers of the group have ordered the arrays ([0]) or shared memory ([1]).
 inline unsigned phase[2];
 // For each simdgroup, how many barriers between its lanes have ordered the arrays ([0]) or shared
@@ -42,7 +42,9 @@ inline u64 dice;
 inline u64 host_stack;        // an address on the host's stack, below the entry's variables
 inline const Global *globals; // constants of the program
 inline u64 global_count;
-inline u64 covered_low, covered_high; // bounds of the memory whose access the runtime has announced
+// Bounds of the memory of the current atomic operation, whose own loads and stores are not checked
+// again.
+inline u64 covered_low, covered_high;
 inline unsigned last_area;
 
 // A read that is a race unless an atomic operation on the same memory follows.

@@ -23,7 +23,8 @@ struct Fiber {
 };
 
 // The values that lanes of a simdgroup pass to each other. A lane writes its values alternately to
-// its two slots, because it may be one operation, but no more, ahead of lanes that still read.
+// its two slots, because it may begin the next operation, but no later one, while other lanes still
+// read the values of this one.
 constexpr unsigned slot_bytes = 64;
 constexpr unsigned result_bytes = 256;
 struct Lanes {
@@ -61,8 +62,9 @@ struct Runner : Group {
     char *memory;               // memory that the threads share
     unsigned long memory_bytes; // size of `memory`
     char *stacks;
-    unsigned long stride;                                // bytes from one stack to the next
-    unsigned long announced[most_group_bytes / 16 / 64]; // bit i: the array at 16 * i is announced
+    unsigned long stride; // bytes from one stack to the next
+    // Bit i: the checker knows the shared array at offset 16 * i.
+    unsigned long announced[most_group_bytes / 16 / 64];
     Fiber fiber[most_threads];
     Lanes lanes[most_words];
 
@@ -336,7 +338,7 @@ inline void check_stack(Runner &run, unsigned of) {
         leave(run);
     }
     if (++run.at_barrier == run.size) {
-        // The other threads become ready, and this thread goes on at once.
+        // All threads have arrived: the others become ready, and this one goes on at once.
         own.state = State::ready;
         release_barrier(run, place, flags);
 #ifndef SILO_THREADS_CHECKED

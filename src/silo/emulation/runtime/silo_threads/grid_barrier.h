@@ -16,7 +16,8 @@ struct Gate {
 struct GridContext {
     Context fault;
     unsigned long program;
-    void (*wait)(void *); // called in each iteration of a loop that waits; it need not return
+    void (*wait)(void *); // called again and again while a group waits; may leave the launch
+                          // instead of returning
     unsigned spare[6];
     unsigned long memory[8];
     Gate *gate; // null if the launch is not cooperative

@@ -28,7 +28,8 @@ namespace silo_threads::hook {
 inline void begin_group(Group &, const void *, unsigned long) {}
 inline void end_group(Group &) {}
 
-// Called before a thread of the group begins or continues, on the stack of the thread before it.
+// Called before a thread of the group begins or continues, still on the stack of the thread that
+// ran last.
 inline void enter(Group &, unsigned) {}
 
 // Returns the thread that runs next: one of the threads whose bit is set in `ready` (bit 0 of the
@@ -51,8 +52,8 @@ inline void pass_barrier(Group &, Place, unsigned) {}
 inline void pass_simd(Group &, unsigned, unsigned, unsigned, Place, unsigned) {}
 
 // Called once in a group for each shared array, with its size `bytes` and its address `memory`.
-// `name` is the array's name in the text, or "" for an array of the runtime. If `name` is null, the
-// object's symbol at the address `symbol` has the name.
+// `name` is the array's name in the text, or "" for an array that Silo's headers declare. If `name`
+// is null, the object's symbol at the address `symbol` has the name.
 inline void group_array(Group &, const char *, const void *, void *, unsigned long, Place) {}
 
 // Called before an atomic operation on `bytes` at `memory`. If it returns false, the operation is

@@ -5,7 +5,7 @@ namespace silo_threads {
 
 // As a default argument, `Place place = Place::here()` is the place of the call. The kernel's text
 // is compiled with #line directives, so a call in it has the user's file and line. A call in a
-// library header has the header's.
+// library header has the header's file and line.
 struct Place {
     const char *file = "";
     unsigned line = 0;

@@ -11,8 +11,8 @@ namespace silo_threads {
 
 extern "C" void silo_threads_switch(void **save, void *to) __attribute__((visibility("hidden")));
 
-// Defines the variable of own_group() in assembly if the compiler emulates __thread variables,
-// because the emulation itself calls own_group().
+// Defines the variable of own_group() in assembly if the compiler emulates __thread variables: the
+// emulation calls own_group(), so a __thread variable would lead to endless recursion.
 #define SILO_THREADS_SLOT_VARIABLE                                                                 \
     ".section .tbss, \"awT\", %nobits\n"                                                           \
     ".p2align 3\n"                                                                                 \

@@ -43,7 +43,7 @@ class _Code:
 def compile_checked(
     kernel: str, unit: CudaUnit, effects: tuple[Effect, ...], *, target: Target, clang: CCompiler
 ) -> NativeKernel:
-    """Compiles a kernel to code that checks each of its memory accesses. Equal kernels are compiled once in a process.
+    """Compiles a kernel to code that checks each of its memory accesses. A process compiles equal kernels only once.
 
     Args:
         kernel: its name.

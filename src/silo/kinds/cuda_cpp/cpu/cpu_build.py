@@ -68,7 +68,10 @@ _FROM = re.compile(r"^ {17}from (?P<file>[^\n:]+):(?P<line>\d+):", re.MULTILINE)
 
 
 def code_flags(target: Target, *, waits: bool) -> tuple[str, ...]:
-    """Returns the flags that affect code and precompiled headers. Raises TargetError for an unknown level."""
+    """Returns the flags that affect code and precompiled headers. Raises TargetError for an unknown level.
+
+    ``waits`` is True for code in which the threads of a block may wait for each other.
+    """
     return (*common_flags(target), *_CODE_FLAGS, *(_WAITING_FLAGS if waits else ()), *include_flag(FOLDER))
 
 

@@ -34,7 +34,7 @@ WORDS = Words("threadgroup", "simdgroup", "threadgroup memory")
 def compile_checked(
     kernel: str, job: EmulatorJob, effects: tuple[Effect, ...], *, target: Target, clang: CCompiler
 ) -> NativeKernel:
-    """Compiles a kernel to code that checks each of its memory accesses. Equal kernels are compiled once in a process.
+    """Compiles a kernel to code that checks each of its memory accesses. A process compiles equal kernels only once.
 
     Args:
         kernel: the kernel's name.

@@ -63,7 +63,7 @@ class MetalKind:
 
 
 def findings() -> Sequence[Finding]:
-    """Returns a finding about MLX: on a Mac, launches accept its arrays as well as torch's."""
+    """Returns a finding about MLX: on a Mac, launches accept MLX's arrays as well as torch's."""
     try:
         return (Finding("mlx", "ok", importlib.metadata.version("mlx")),)
     except importlib.metadata.PackageNotFoundError:

@@ -144,9 +144,9 @@ class MetalSource(TextSource):
         return replace(parameter, dtype=facts.dtype)
 
     def ending_within_groups(self) -> MetalSource:
-        """Returns the kernel for grids that end within a threadgroup. A call also passes the grid's threads.
+        """Returns the same kernel for grids that may end within a threadgroup.
 
-        These are the grid's extents in threads along each axis.
+        A call of the returned kernel also passes the grid's extents, in threads along x, y and z.
         """
         parameters = self.signature.parameters
         passed = [parameter for parameter in parameters if parameter.kind is not ParameterKind.CONSTEXPR]

@@ -158,8 +158,8 @@ class AddressSpace(Enum):
 class MslParameter:
     """A parameter of a kernel. ``type`` is its type, or the type that it points to, as written (``float4``).
 
-    ``attribute`` is Metal's (``buffer``, ``threadgroup``, ``thread_position_in_grid``), with its ``index`` if it has
-    one; ``form`` is ``*``, ``&`` or ""; ``span`` is the parameter's place in the text.
+    ``attribute`` is the name in ``[[ ]]`` (``buffer``, ``threadgroup``, ``thread_position_in_grid``), with the
+    attribute's ``index`` if it has one; ``form`` is ``*``, ``&`` or ""; ``span`` is the parameter's place in the text.
     """
 
     name: str
@@ -182,9 +182,9 @@ class MslParameter:
 class MslKernel:
     """A kernel function.
 
-    ``name`` is the name for programs: its ``host_name`` if it is an instance of a template; ``function`` is its C++
-    expression (``add<float>``). ``body`` is the span between its braces. ``group`` is the shape of the threadgroup that
-    the kernel requires, () if it requires none.
+    ``name`` is the name by which programs call the kernel: its ``host_name`` if it is an instance of a template.
+    ``function`` is the kernel's C++ expression (``add<float>``). ``body`` is the span between its braces. ``group`` is
+    the shape of the threadgroup that the kernel requires, () if it requires none.
     """
 
     name: str
@@ -238,7 +238,8 @@ class MslText:
     kernels: tuple[MslKernel, ...]
     constants: tuple[FunctionConstant, ...]
     arrays: tuple[ArrayDeclaration, ...]
-    instances: tuple[tuple[str, Span], ...]  # explicit instances of templates: the name for programs, and the statement
+    # explicit instances of templates: the name by which programs call each, and its statement
+    instances: tuple[tuple[str, Span], ...]
     words: frozenset[str]
     refused: tuple[tuple[str, str], ...] = ()
 
@@ -757,12 +758,12 @@ def _spelled(tokens: Sequence[Token]) -> str:
 
 
 def _substituted(kind: str, values: dict[str, str]) -> str:
-    """Returns a template's type with an instance's values in it."""
+    """Returns the type ``kind`` of a template, with the template's parameters replaced by an instance's ``values``."""
     return "".join(values.get(piece, piece) for piece in _pieces(kind))
 
 
 def _matched(wanted: str, text: str, names: Collection[str]) -> dict[str, str]:
-    """Returns the values of a template's parameters that turn its type ``wanted`` into ``text``; {} if there are none.
+    """Returns the values of template parameters ``names`` that turn type ``wanted`` into ``text``; {} if none do.
 
     >>> _matched("Params<T, N>", "Params<float, 2>", ["T", "N"]), _matched("uint", "uint", ["T"])
     ({'T': 'float', 'N': '2'}, {})

@@ -381,7 +381,7 @@ def _active(stack: Sequence[_Condition]) -> bool:
 
 
 def _pasted(words: Sequence[str]) -> Iterator[str]:
-    """Yields the tokens of a macro's text; ``##`` becomes one token."""
+    """Yields the tokens of a macro's text, with the two tokens ``#`` ``#`` joined to ``##``."""
     at = 0
     while at < len(words):
         if words[at] == "#" and words[at + 1 : at + 2] == ("#",):

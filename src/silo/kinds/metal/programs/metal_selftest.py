@@ -60,7 +60,7 @@ def _sums(np: Any, inputs: tuple[Any, ...]) -> Any:  # noqa: ANN401
 
 
 def _fragment(np: Any, inputs: tuple[Any, ...]) -> Any:  # noqa: ANN401
-    """Returns the 8 x 8 matrix in the order of simdgroup matrices.
+    """Returns an 8 x 8 matrix, flat, in which each lane ``l`` of a simdgroup has written ``2 l`` and ``2 l + 1``.
 
     Lane ``l`` holds two neighbours of row ``4 (l/16) + (l/2) % 4``, in the half of the columns that bit 3 of ``l``
     selects.

@@ -1,4 +1,4 @@
-"""The runs of a checked Pallas kernel: it is interpreted in each mode, with copies of the arguments."""
+"""The runs of a checked Pallas kernel: jax interprets the kernel in each mode, with copies of the arguments."""
 
 from __future__ import annotations
 
@@ -151,7 +151,8 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
         del doubt, other, schedule
         if isinstance(effect, CheckFinding):
             return effect
-        # ``effect`` is None only if several doubts together have an effect, and here there is one doubt
+        # ``effect`` is None only if no single doubt changes a result, but several together do; this check has only one
+        # doubt
         assert effect is not None
         why = "it depends on memory to which nothing was written, or is not written itself"
         return self._element("uninitialized", "a value of memory that was never written", effect, why)

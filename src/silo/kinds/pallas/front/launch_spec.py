@@ -375,9 +375,9 @@ def choice(where: str, label: str, kind: type[_Choice], value: object) -> _Choic
 def read_named(
     values: Sequence[Any] | Mapping[str, Any], names: Sequence[str], where: str, label: str
 ) -> dict[str, Any]:
-    """Returns an entry for each of ``names``; ``values`` has the entries in their order, or by name.
+    """Returns the entry for each of ``names``, None if it is not given.
 
-    An entry that is not given is None.
+    ``values`` lists the entries in the order of ``names``, or maps names to entries.
     """
     if isinstance(values, Mapping):
         if unknown := [given_name for given_name in values if given_name not in names]:

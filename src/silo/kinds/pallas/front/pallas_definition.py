@@ -167,7 +167,7 @@ def _parameter(
     where: str, parameter: inspect.Parameter, declared: object, spec: ArraySpec | None, reader: SpecReader
 ) -> Parameter:
     if spec is not None:
-        assert isinstance(declared, ArgSpec)  # a spec is read from an ArgSpec
+        assert isinstance(declared, ArgSpec)  # only an ArgSpec is read as a spec
         element = None if declared.dtype is None else reader.dtype(f"{where}: {parameter.name}", declared.dtype)
         if element is not None and element.name in WIDE:
             raise SourceError(

@@ -35,7 +35,7 @@ NEWEST = (0, 12)
 """The last tested release; programs exported by a later release may have a later calling convention."""
 
 INSTALL = "pip install 'kernel-silo[pallas]'"
-"""What to run if a part of jax is missing."""
+"""The command that installs jax and its parts, for messages."""
 
 
 def jax_version() -> str | None:
@@ -75,9 +75,10 @@ def jax_module(name: str = PACKAGE) -> Any:  # noqa: ANN401  # a module of a pac
 
 # ---- The lock for tracing: settings of jax belong to the whole process or to a thread ----
 
-# A trace turns off source locations, which is a setting of the process; two threads at once would restore it wrongly.
+# A trace turns off source locations and restores the setting afterwards. It belongs to the whole process: with two
+# traces at once, one would save and restore the value that the other has set.
 FRONT_END = Mutex()
-"""Held while a body is traced."""
+"""The lock that a thread holds while it traces a body."""
 
 
 # ---- Findings of ``silo doctor`` on the packages that Pallas kernels need. None of them is imported ----

@@ -67,7 +67,7 @@ def refuse_wide(kernel: str, name: str, element: DType) -> None:
 
 
 def reached_from(function: Any) -> JSON:  # noqa: ANN401
-    """Returns, as data, all code and values that a body or an index map reaches.
+    """Returns, as data, all code and values that a body or an index map uses, itself or in the functions that it calls.
 
     Raises:
         SourceError: a source is not available, or a value that is read lacks a canonical form.
@@ -96,7 +96,7 @@ def plain_function(function: Any) -> Any:  # noqa: ANN401
 
 
 class _Reached(ReachedObjects):
-    """Describes the objects that a body reaches.
+    """A description of the objects that a body uses, itself or in the functions that it calls.
 
     A function of jax is described by its name alone, because the compiler's identity contains jax's version.
     """

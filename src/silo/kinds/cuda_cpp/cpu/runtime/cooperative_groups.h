@@ -143,7 +143,7 @@ struct lanes_group : thread_group {
     SILO_LANES int all(int predicate, SILO_HERE) const {
         return __all_sync(mask, predicate, place);
     }
-    // Returns the bits of `lanes`, reordered by rank.
+    // Returns a mask by rank: bit r is set if the lane of rank r in this group is in `lanes`.
     unsigned by_rank(unsigned lanes) const {
         unsigned bits = 0, rank = 0;
         for (unsigned rest = mask; rest; rest &= rest - 1, rank++)

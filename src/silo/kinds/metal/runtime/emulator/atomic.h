@@ -1,4 +1,5 @@
-// <metal_atomic>. Threads of a group never run at the same time, but groups do, on host threads.
+// <metal_atomic>. The threads of one group run one at a time; several groups run at the same time,
+// on host threads.
 #pragma once
 
 #include "arguments.h"

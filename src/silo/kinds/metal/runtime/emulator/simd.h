@@ -82,9 +82,9 @@ template <class T> SILO_LANES T take(T value, unsigned from, T other, Place plac
     return all.has(from) ? all[from] : other;
 }
 
-// Returns the value of the lane that is `delta` lanes before (`up`) or after the caller.
-// Lanes form runs of `modulo` lanes: beyond an end of its run, the position wraps around.
-// Then the result is the `filling` of the lane at that position.
+// Returns the value of the lane that is `delta` lanes before (`up`) or after the caller. Each
+// `modulo` consecutive lanes form a section. If the lane would be outside of the caller's section,
+// its position wraps around within the section, and the result is the `filling` of the lane there.
 template <bool up, class T>
 SILO_LANES T take_or_fill(T value, T filling, unsigned delta, unsigned modulo, Place place) {
     struct Both {

@@ -1,6 +1,6 @@
 // Swizzles of vectors, as properties: they have no memory of their own, and reading one returns a
-// vector.
-// Each letter is followed by its name as a colour and by its index.
+// vector. In the macros, the letter of each component is followed by its name as a colour and by
+// its index.
 #pragma once
 
 #define SILO_SWIZZLE2(A, a, i, B, b, j)                                                            \
@@ -39,8 +39,9 @@
     __declspec(property(get = get_##A##B##C##D, put = put_##A##B##C##D)) vec<T, 4> A##B##C##D;     \
     __declspec(property(get = get_##A##B##C##D, put = put_##A##B##C##D)) vec<T, 4> a##b##c##d;
 
-// Applies M to its arguments and to each letter of a vector of that length.
-// There is a macro for each depth of nesting, because a macro cannot expand itself.
+// SILO_EACH_A2(M, ...) expands to M(..., x, r, 0) M(..., y, g, 1): one M for each element of a
+// vector of 2 elements (A3: of 3, A4: of 4). B, C and D are copies for nested uses, because a macro
+// cannot expand itself.
 #define SILO_EACH_A2(M, ...)                                                                       \
     M(__VA_ARGS__ __VA_OPT__(, ) x, r, 0)                                                          \
     M(__VA_ARGS__ __VA_OPT__(, ) y, g, 1)

@@ -1,5 +1,6 @@
 // Primitives of cub for a block and its warps, written from cub's documentation. As in cub:
-// - a result for the first thread alone is the caller's own value in all other threads;
+// - a result that is defined only in the first thread is, in any other thread, that thread's own
+//   value;
 // - a block must synchronize before it uses a TempStorage again.
 #pragma once
 
@@ -121,8 +122,8 @@ template <class T, int LOGICAL_WARP_THREADS = 32, int = 0> class WarpReduce {
 template <class T, int LOGICAL_WARP_THREADS = 32, int = 0> class WarpScan {
     static_assert(LOGICAL_WARP_THREADS >= 1 && LOGICAL_WARP_THREADS <= 32);
 
-    // Returns the fold of the values before the caller's, including the caller's if `inclusive`.
-    // Sets `aggregate` to the fold of all values.
+    // Returns the fold of the values of all lower lanes, and also of the caller's own value if
+    // `inclusive`. Sets `aggregate` to the fold of the values of all lanes.
     template <bool inclusive, class F>
     SILO_LANES silo::Fold<T> scan(T input, F &function, T &aggregate, silo_threads::Place place) {
         const unsigned own = silo_cuda::lane_now(), mask = silo::lanes_of(LOGICAL_WARP_THREADS);
@@ -255,8 +256,8 @@ class BlockScan {
         return storage;
     }
 
-    // Returns the fold of the values of all threads before the caller.
-    // Sets `aggregate` to the fold of the whole block.
+    // Returns the fold of the values of all threads with a lower rank than the caller. Sets
+    // `aggregate` to the fold of the whole block.
     template <class F>
     SILO_LANES silo::Fold<T> before(T input, F &function, T &aggregate, silo_threads::Place place) {
         silo::check_block<threads>(place);

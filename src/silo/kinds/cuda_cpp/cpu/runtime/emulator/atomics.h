@@ -1,4 +1,5 @@
-// Atomic operations. Threads of a block never run at the same time, but blocks do, on host threads.
+// Atomic operations. The threads of one block run one at a time; several blocks run at the same
+// time, on host threads.
 #pragma once
 
 #include "math.h"

@@ -22,8 +22,8 @@ inline unsigned short bfloat_bits(float value) {
 inline float bfloat_value(unsigned short bits) {
     return bits_as<float>(unsigned(bits) << 16);
 }
-// Rounds a double or a wide integer to odd in float.
-// Rounding the float to two bytes then gives the same value as rounding `value` once.
+// Converts a double to float with round-to-odd, so that rounding the result to two bytes gives the
+// same value as rounding `value` to two bytes directly.
 inline float once(double value) {
     float near = float(value);
     if (double(near) == value || near != near || near - near != 0.0f)
@@ -36,8 +36,8 @@ inline float once(double value) {
 
 } // namespace silo_cuda
 
-// NUMBER: the type; PAIR: the type of a pair of numbers.
-// f(x) converts a float to bits; v(bits) converts bits to a float.
+// NUMBER: the type; PAIR: the type of a pair of numbers; RAW, RAWPAIR: structs of their bits. f(x)
+// converts a float to bits; v(bits) converts bits to a float.
 #define SILO_SMALL(NUMBER, PAIR, RAW, RAWPAIR, f, v)                                               \
     struct RAW {                                                                                   \
         unsigned short x;                                                                          \

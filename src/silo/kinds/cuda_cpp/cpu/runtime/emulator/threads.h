@@ -1,8 +1,8 @@
 // The threads of a block, with CUDA's names: qualifiers, threadIdx, __shared__ memory, barriers.
 //
 // Code whose threads wait for each other is compiled with SILO_CUDA_WAITS: each thread has a stack.
-// A __shared__ variable is then a __thread variable that clang emulates, in the block's memory.
-// All other code runs the threads in a plain loop. Two signs show that this is impossible:
+// A __shared__ variable is then a __thread variable that clang emulates, in the block's memory. All
+// other code runs the threads in a plain loop. Code that cannot run so is detected in two ways:
 // - code that waits does not link;
 // - a __shared__ variable makes a further thread-local variable beside `here_now`.
 #pragma once

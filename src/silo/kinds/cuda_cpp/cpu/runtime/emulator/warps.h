@@ -136,7 +136,8 @@ SILO_REDUCE(__reduce_xor_sync, unsigned, a ^ b)
 
 namespace silo_cuda {
 
-// Returns the lanes that arrive here together. The hardware may leave out lanes that are late.
+// Returns the mask of the lanes that meet at this call. Waits for lanes that are late; the hardware
+// may leave them out.
 [[gnu::noinline, clang::convergent, clang::nomerge]] inline unsigned active_lanes(Place place) {
     return meet(runner(), __builtin_return_address(0), no_memory, place).active;
 }
