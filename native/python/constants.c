@@ -18,7 +18,8 @@ static PyObject *frozen(PyObject *object) {
         return copy;
     }
     if (PyFloat_CheckExact(object)) {
-        /* Compared by its bits, because -0.0 is not 0.0. */
+        /* The key has the bits of the float, because the floats -0.0 and 0.0 would be equal keys.
+         */
         const double value = PyFloat_AsDouble(object);
         uint64_t bits;
         memcpy(&bits, &value, sizeof bits);

@@ -226,9 +226,9 @@ PyObject *silo_describe(PyObject *object) {
     return result;
 }
 
-/* Returns a sentence that Python code has about an argument that could not be read (for example,
- * which library wrapped the array), a new reference; NULL if there is none. Never leaves an
- * exception. */
+/* Returns a sentence about an argument that could not be read, such as which library wrapped the
+ * array (new reference), from silo.launch.arrays_without_memory; NULL if that module has nothing to
+ * add. Never leaves an exception. */
 static PyObject *remark_on(PyObject *object) {
     PyObject *module = PyImport_ImportModule("silo.launch.arrays_without_memory");
     PyObject *explain = module ? PyObject_GetAttrString(module, "explain_wrapped") : NULL;

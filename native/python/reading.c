@@ -296,8 +296,8 @@ static int read_some_again(const struct silo_plan *plan, PyObject *const *argume
 
 int silo_read_again(const struct silo_plan *plan, PyObject *const *arguments,
                     const struct silo_frame *frame) {
-    /* Arrays whose reading runs code come first, because that code may change the memory of the
-     * others. */
+    /* Arrays whose reading runs Python code come first, because that code may change the memory of
+     * the other arrays. */
     if (frame->ran == SILO_RAN_PROGRAM && read_some_again(plan, arguments, frame, true) != 0)
         return -1;
     return read_some_again(plan, arguments, frame, false);

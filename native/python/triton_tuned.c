@@ -221,7 +221,7 @@ static PyObject *run_autotuner(PyObject *self, PyObject *const *arguments, Py_ss
 }
 
 /* Adds the result of a heuristic to the named values. Returns -1 with an exception set, or 1 if
- * the values do not fit. */
+ * `out` has no room for another value. */
 static int add_heuristic(struct outgoing *out, PyObject *call_values, PyObject *name,
                          PyObject *heuristic) {
     PyObject *copy = PyDict_Copy(call_values);
