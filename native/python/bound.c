@@ -69,8 +69,9 @@ SILO_HOT PyObject *silo_bound_new(struct silo_launcher *launcher, PyObject *grid
     bound->call = bound_call;
     Py_INCREF((PyObject *)launcher);
     bound->launcher = launcher;
-    /* In `k[grid](...)` the Bound lives only as long as the call; the garbage collector tracks it
-     * only if something else also refers to it at the call. */
+    /* In `k[grid](...)` the Bound lives only as long as the call, so the garbage collector does not
+     * track it yet. The call makes the collector track the Bound if something else also refers to
+     * it. */
     bound->tracked = false;
     return (PyObject *)bound;
 }

@@ -70,8 +70,8 @@ static PyObject *canonical(PyObject *object, PyObject *constants) {
         return NULL;
     PyObject *shared = find_constant(constants, key);
     if (shared == NULL && !PyErr_Occurred()) {
-        /* The dict may be cleared at any time, because the guard's entries hold their own
-         * references. */
+        /* The dict may be cleared at any time, because the guard's entries hold references to its
+         * objects. */
         if (PyDict_Size(constants) >= (Py_ssize_t)SILO_GUARD_LIMIT)
             PyDict_Clear(constants);
         PyObject *const stands = PyDict_CheckExact(object) ? key : object;

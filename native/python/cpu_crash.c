@@ -1,6 +1,6 @@
-/* Reports faults of kernels on the CPU: an access to an unmapped address, or an integer division by
- * zero. Such a fault ends the process by a signal (SIGSEGV, SIGBUS or SIGFPE); the handler first
- * prints the kernel's name and the indices of the program.
+/* Reports faults of kernels on the CPU: an access to an unmapped address (SIGSEGV, SIGBUS), or an
+ * arithmetic fault (SIGFPE). Such a fault ends the process; the handler first prints the kernel's
+ * name and the indices of the program.
  *
  * Only faults of threads that run a kernel are handled. After the report, and for all other faults,
  * the signal goes to the handler that was installed before, or to the system, as it would without

@@ -23,8 +23,9 @@ int silo_errors_init(void) {
 
 /* ---- errors of native/core ---- */
 
-/* Returns the error's text. A text that does not fit into the error is taken in full from
- * `details`. */
+/* Returns the error's text. If the text was cut to fit into `error`, the full text is taken from
+ * `details`; for SILO_ERROR_NO_VARIANT, `details` holds the reasons against each variant instead.
+ */
 static PyObject *text_of_error(const silo_error *error) {
     const bool whole = error->code != SILO_ERROR_NO_VARIANT && error->details != NULL;
     const char *text = whole ? error->details : error->text;

@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static PyObject *describe; /* owned callable that returns the description of a kind as JSON */
+static PyObject *describe; /* owned callable that returns the JSON description of a flight kind */
 
 /* Copies of arrays that a hook made for the next launch of this thread; owned. */
 static _Thread_local struct silo_flight_copies *waiting;

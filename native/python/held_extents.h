@@ -25,7 +25,8 @@ int silo_extents_init(struct silo_extents *extents, const struct silo_plan *plan
                       bool grid);
 void silo_extents_clear(struct silo_extents *extents);
 
-/* The numbers of buffers and objects that a call held before one of its arguments was read. */
+/* The numbers of buffers and objects that a call held before one of its arguments was read. A
+ * buffer or object beyond these numbers belongs to this argument. */
 struct silo_held {
     uint32_t buffers;
     uint32_t objects;

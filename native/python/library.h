@@ -20,8 +20,8 @@ struct silo_library {
 
 extern PyTypeObject *silo_library_type;
 
-/* Fills in the driver and the function of a kernel loaded from `module`; the function's handle is
- * NULL. */
+/* Sets `*driver`, and fills in `function`, for a kernel loaded from `module`. The function's handle
+ * becomes NULL. */
 void silo_library_function(PyObject *module, const struct silo_driver **driver,
                            struct silo_function *function);
 
