@@ -14,7 +14,7 @@ extern "C" {
 
 /* How a value of another framework becomes an argument of the kernel. */
 enum silo_framework_kind {
-    SILO_FRAMEWORK_VALUE = 0,      /* by the value's own type */
+    SILO_FRAMEWORK_VALUE = 0,      /* with the value's own type */
     SILO_FRAMEWORK_FLOAT = 1,      /* as a float; an integer is converted */
     SILO_FRAMEWORK_DESCRIPTOR = 2, /* as a tensor descriptor, made from a tensor */
 };

@@ -1,13 +1,14 @@
-// The first node of a plan's graph. It reads the updates in one block of the ring
-// (native/core/plan_block.h) and applies them to the nodes after it. scripts/plan_updater.py
+// The kernel of the first node of a plan's CUDA graph. It sets the grids and parameters of the
+// nodes after it, and enables or disables these nodes. The host writes the updates for a replay
+// into one block of a ring in pinned memory (native/core/plan_block.h). scripts/plan_updater.py
 // compiles this file into native/core/plan_update_code.h.
 //
 // The kernel is launched with a single block of threads, because the device runs the blocks of a
 // kernel that updates nodes one after the other: 13 blocks took 46 us longer than one on an H200
-// with a driver of CUDA 13. First all threads copy the host's block, the nodes and the runs into
-// shared memory, so that a replay waits for the bus only once; then each thread updates its nodes.
-// If an update fails, the launch ends with a trap, because the nodes after it would run with the
-// parameters of an earlier replay.
+// with a driver of CUDA 13. First all threads copy the host's block, the list of nodes, and the
+// list of runs (ranges of adjacent parameters of a node) into shared memory, so that a replay waits
+// for the bus only once; then each thread updates its nodes. If an update fails, the launch ends
+// with a trap, because the nodes after it would run with the parameters of an earlier replay.
 #include "../core/plan_block.h"
 
 #include <cuda_runtime.h>
@@ -105,15 +106,15 @@ extern "C" __global__ void __launch_bounds__(SILO_PLAN_THREADS)
                      reinterpret_cast<const silo_plan_device_node *>(plan->nodes),
                      reinterpret_cast<const silo_plan_run *>(plan->runs),
                      false};
-    // Copied before the head is read, so that the thread waits for the bus only once.
+    // The block is copied before its head is read, so that a thread waits for the bus only once.
     copy(window, replay.block, stride < window_bytes ? (uint32_t)stride : window_bytes);
     if (node_count <= most_nodes) {
         copy(nodes, replay.nodes, node_count * (uint32_t)sizeof(silo_plan_device_node));
         replay.nodes = reinterpret_cast<const silo_plan_device_node *>(nodes);
     }
     if (run_count <= most_runs) {
-        // Reading up to 16 bytes at the end is safe: the array ends the plan's memory, whose size
-        // is a multiple of 16.
+        // Reading past the end, to a multiple of 16 bytes, is safe: `runs` is the last array in the
+        // plan's memory, whose size is a multiple of 16.
         copy(runs, replay.runs, (run_count * (uint32_t)sizeof(silo_plan_run) + 15) / 16 * 16);
         replay.runs = reinterpret_cast<const silo_plan_run *>(runs);
     }

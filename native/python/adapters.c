@@ -133,9 +133,10 @@ static enum silo_adapter_kind classify(PyTypeObject *type) {
         return scalar_kind(type);
     if (PyType_IsSubtype(type, &PyUnicode_Type))
         return SILO_ADAPT_NOTHING;
-    /* CuPy's buffer protocol fails for GPU memory, and its capsules take ten times as long as this
-     * attribute. Other libraries' arrays are read by the attribute only as a last resort (below):
-     * jax's have it too, but on the CPU reading it fails. */
+    /* CuPy's buffer protocol fails for GPU memory, and a DLPack capsule of CuPy takes ten times as
+     * long as the attribute `__cuda_array_interface__`. Arrays of other libraries are read by this
+     * attribute only as a last resort (below): jax's arrays have it too, but on the CPU reading it
+     * fails. */
     if (silo_is_from(type, "cupy") && has(type, s_cuda_dict))
         return SILO_ADAPT_CUDA_DICT;
     if (PyType_GetSlot(type, Py_bf_getbuffer) != NULL)
@@ -224,15 +225,15 @@ static int renew(struct silo_adapter **out) {
     }
     __atomic_store_n(&silo_adapters, table, __ATOMIC_RELEASE);
 #ifndef Py_GIL_DISABLED
-    free(old); /* under the GIL no thread is reading the old table; adapters that callers hold stay
-                  where they are */
+    free(old); /* under the GIL no thread is reading the old table; the adapters themselves are not
+                  moved or freed, because callers may hold them */
 #endif
     return 0;
 }
 
-/* Puts `adapter` into the table, which takes it over. Returns the type's adapter, which
- * may be an older one with the new contents; NULL if memory runs out. The caller holds the lock and
- * frees the list `out` later. */
+/* Puts `adapter` into the table, which then owns it. Returns the type's adapter: `adapter` itself,
+ * or an older adapter of the type, which gets the new contents. Returns NULL if memory runs out.
+ * The caller holds the lock and frees the list `out` later. */
 static struct silo_adapter *put(struct silo_adapter *adapter, struct silo_adapter **out) {
     if (2 * (silo_adapters->used + 1) > silo_adapters->mask && renew(out) != 0) {
         adapter->next = *out;
@@ -265,7 +266,7 @@ static struct silo_adapter *put(struct silo_adapter *adapter, struct silo_adapte
 
 /* Adds the adapter of a type, or replaces its contents. Returns NULL with an exception set. */
 static const struct silo_adapter *insert(const struct silo_adapter *entry) {
-    /* Both owned; the table takes over `adapter`. */
+    /* This function owns both pointers; `put` then moves `adapter` into the table. */
     struct silo_adapter *adapter = malloc(sizeof *adapter), *out = NULL;
     if (adapter == NULL) {
         PyErr_NoMemory();
@@ -320,7 +321,8 @@ int silo_adapt_torch(PyTypeObject *type) {
         return -1;
     /* The first type that is registered is torch.Tensor itself. */
     if (silo_torch.tensor == NULL) {
-        /* Never released, because the shim compares types by address. */
+        /* This reference is never released: the shim compares types by address, and a new type may
+         * get the address of a freed one. */
         Py_INCREF((PyObject *)type);
         silo_torch.adapter = entry;
         silo_torch.tensor = type;

@@ -56,7 +56,8 @@ static int take(const struct silo_plan *plan, const struct silo_binding *binding
         Py_DECREF(pair);
         return -1;
     }
-    frame->holds.object[frame->holds.objects++] = pair; /* the pair keeps the owner alive */
+    /* The tuple (owner, address) keeps the owner alive. */
+    frame->holds.object[frame->holds.objects++] = pair;
     /* An address from Triton's allocator (`own_allocator`) is used even if it is null or not
      * aligned, because Triton does not check it either. */
     if (own_allocator == NULL && (where == 0 || (align > 1 && where % align != 0))) {

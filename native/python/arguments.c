@@ -21,8 +21,8 @@ static int view_of_dlpack(const struct dl_tensor *tensor, struct silo_view *view
     if (SILO_UNLIKELY(silo_check_tensor(tensor) != 0))
         return -1;
     view->address = tensor->data ? (uint64_t)(uintptr_t)tensor->data + tensor->byte_offset : 0;
-    /* A device type above 16 bits could be taken for a known one, because keys hold 16 bits of it.
-     */
+    /* Keys hold only 16 bits of the device type, so a larger number could be taken for a known
+     * type. */
     const int32_t type = tensor->device.type;
     view->device_type = type > 0 && type <= INT16_MAX ? type : SILO_DEVICE_EXTENSION;
     view->device_id = type == SILO_DEVICE_CPU ? 0 : tensor->device.id;
@@ -69,16 +69,18 @@ static int view_of_capsule(PyObject *object, struct silo_view *view, struct silo
     return result;
 }
 
-/* Reads an array through its buffer, else through a DLPack capsule. A buffer costs a tenth of a
- * capsule, but some libraries have none for GPU memory, or for bfloat16 and 8-bit floats (jax). */
+/* Reads an array through its buffer, else through a DLPack capsule. Reading a buffer takes a tenth
+ * of the time of a capsule, but some libraries offer no buffer for GPU memory, or for bfloat16 and
+ * 8-bit floats (jax). */
 static int view_of_buffer_or_capsule(PyObject *object, struct silo_view *view,
                                      struct silo_holds *holds) {
     if (SILO_LIKELY(view_of_buffer(object, view, holds) == 0))
         return 0;
     if (!silo_buffer_failed(object) || view_of_capsule(object, view, holds) != 0)
         return -1;
-    /* Old capsules lack a read-only flag. They come from jax here, whose arrays are immutable and
-     * whose buffers are read-only, so the array counts as read-only. */
+    /* Unversioned capsules ("dltensor") lack a read-only flag. Those that get here are from jax,
+     * whose arrays are immutable and whose buffers are read-only, so the array counts as read-only.
+     */
     view->readonly |= PyCapsule_IsValid(holds->object[holds->objects - 1], "dltensor") != 0;
     return 0;
 }

@@ -9,7 +9,7 @@
 #include "view.h"
 
 /* The objects that must stay alive until the driver call returns. Both arrays are on the call's
- * stack, with the length that its arguments need. They have no fixed maximal length, because a
+ * stack, and as long as the call's arguments require. They have no fixed maximal length, because a
  * compiler that guards against stack clashes touches every page of a large frame, which would cost
  * time in every call. */
 struct silo_holds {

@@ -7,8 +7,8 @@
 
 PyTypeObject *silo_binding_type;
 
-/* Reads the leaves (scalars) of a struct argument: `leaves` is a tuple with a pair of texts (type,
- * part) for each. */
+/* Reads the leaves (scalars) of a struct argument from a tuple of pairs (type, part), such as
+ * ("ptr", "") and ("i32", "shape.0"). */
 static int read_leaves(PyObject *leaves, struct silo_struct_form *form) {
     silo_error error;
     memset(form, 0, sizeof *form);
@@ -55,10 +55,13 @@ struct item_forms {
     struct silo_struct_form members;
 };
 
-/* Reads one item of a layout, a tuple whose length shows what it describes. All begin with (slot,
- * type, writes). A scalar or pointer has no more members; a struct has (leaves) after these three;
- * a part of a descriptor has (part, rank); a descriptor's tensor map has (element type, element
- * bytes, swizzle, fp4, box); an array's tensor map has these five and (axes). */
+/* Reads one item of a layout, a tuple whose length shows what it describes:
+ *
+ *   scalar or pointer           (slot, type, writes)
+ *   struct                      (slot, type, writes, leaves)
+ *   part of a descriptor        (slot, type, writes, part, rank)
+ *   tensor map of a descriptor  (slot, type, writes, element type, its bytes, swizzle, fp4, box)
+ *   tensor map of an array      as for a descriptor, followed by axes */
 static int read_item(PyObject *item, struct silo_layout_item *out, struct item_forms *forms) {
     struct silo_map_form *form = &forms->map;
     int slot, writes;
@@ -184,8 +187,9 @@ static int binding_traverse(PyObject *object, visitproc visit, void *arg) {
 
 static int binding_clear(PyObject *object) {
     struct silo_binding *self = (struct silo_binding *)object;
-    Py_CLEAR(self->tag); /* only `tag` is cleared: a launch may still use the other members, and a
-                            cycle through these also runs through another object that is cleared */
+    Py_CLEAR(self->tag); /* only `tag` is cleared: a launch may still use the other members, and
+                            every reference cycle through one of these members also contains another
+                            object, whose tp_clear breaks the cycle */
     return 0;
 }
 

@@ -24,7 +24,8 @@ int silo_binding_table_insert(struct silo_binding_table *table, const uint64_t *
     const int result = silo_guard_insert(&table->guard, entry, hash, &replaced);
     silo_guard_free_older(&table->guard);
     SILO_UNLOCK(&table->lock);
-    /* This comes after the unlock: releasing a binding may run code that launches again. */
+    /* The table that reached its limit is freed after the unlock, because releasing a binding may
+     * run code that launches again and takes the lock. */
     silo_guard_table_free(full, release);
     if (result != 0)
         replaced = entry;

@@ -1,8 +1,8 @@
 /* The bindings of a launcher: a guard table whose values are references to Python objects.
  *
- * Threads: no Python code runs between a look-up and taking a reference to the binding found, so
- * the GIL is enough. A free-threaded build holds the lock for this, and wherever the table changes.
- */
+ * Threads: between finding a binding and taking a reference to it, no Python code runs, so the GIL
+ * is enough protection. A free-threaded build holds the lock during these two steps and during
+ * every change of the table. */
 #ifndef SILO_BINDING_TABLE_H
 #define SILO_BINDING_TABLE_H
 

@@ -55,8 +55,8 @@ SILO_HOT PyObject *silo_bound_new(struct silo_launcher *launcher, PyObject *grid
             bound = PyObject_GC_New(struct silo_bound, bound_type);
             if (bound == NULL)
                 return NULL;
-            /* Dropped, because PyObject_Init below takes a reference to the type again, for new
-             * memory as for a spare. */
+            /* PyObject_GC_New took a reference to the type. It is dropped, because PyObject_Init
+             * below takes one, both for new memory and for a spare. */
             Py_DECREF((PyObject *)bound_type);
         } else {
             Py_XDECREF(bound->grid_object);
@@ -69,8 +69,9 @@ SILO_HOT PyObject *silo_bound_new(struct silo_launcher *launcher, PyObject *grid
     bound->call = bound_call;
     Py_INCREF((PyObject *)launcher);
     bound->launcher = launcher;
-    /* In `k[grid](...)` the Bound lives only as long as the call; the garbage collector tracks it
-     * only if something else also refers to it at the call. */
+    /* In `k[grid](...)` the Bound lives only as long as the call, so the garbage collector does not
+     * track it yet. The call makes the collector track the Bound if something else also refers to
+     * it. */
     bound->tracked = false;
     return (PyObject *)bound;
 }

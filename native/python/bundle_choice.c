@@ -23,7 +23,8 @@ const char silo_py_runs_on_doc[] =
     "runs_on(built, device, blob_kind) -> (bool, str)\n\n"
     "Whether a device's target runs code that was built for another, and the rule that decides.";
 
-/* A call of one kernel on one device, read from Python objects; its texts lie in these objects. */
+/* A call of one kernel on one device, read from Python objects. The request's strings point into
+ * the text of these objects. */
 struct request {
     struct silo_arena arena;
     PyObject *owners; /* owned list: the objects that own the borrowed texts */
@@ -228,8 +229,8 @@ static const int64_t *numbers_of(struct request *request, PyObject *sequence, Py
     return numbers;
 }
 
-/* Reads the extents of an array: None, a pair (shape, strides or None), or an int, the word of a
- * dynamic layout. */
+/* Reads the extents of an array: None, a pair (shape, strides or None), or the int of
+ * silo_dynamic_word, for an array whose shape and strides the kernel receives as parameters. */
 static int read_extents(struct request *request, PyObject *extents,
                         struct silo_argument_facts *facts) {
     Py_ssize_t rank = 0, steps = 0;
@@ -255,7 +256,8 @@ static int read_extents(struct request *request, PyObject *extents,
     return -1;
 }
 
-/* Reads one argument, a tuple (kind, code, bits, flags, block, extents, value). */
+/* Reads one argument, a tuple (kind, code, bits, flags, block, extents, value), as described in
+ * bundle_choice.h. */
 static int read_argument(struct request *request, PyObject *row,
                          struct silo_argument_facts *facts) {
     int kind, code, bits, flags;

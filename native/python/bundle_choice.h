@@ -4,8 +4,8 @@
  *
  *   call    (arguments, options, grid or None, text for a call that gives no grid and needs one)
  *   argument (kind, DLPack type code, bits, flags, block or None, extents, value): kinds and flags
- *           as in argument_word.h; extents are None, (shape, strides or None), or the word of a
- *           dynamic layout; value is the value of a scalar or a constexpr, else None
+ *           as in argument_word.h; extents are None, (shape, strides or None), or an int made by
+ *           silo_dynamic_word; value is the value of a scalar or a constexpr, else None
  *   device  (target, {fact: number}, rules); a rule is (target, blob kind, runs, reason): whether
  *           the device itself runs code of this kind for this target, and why not */
 #ifndef SILO_BUNDLE_CHOICE_H

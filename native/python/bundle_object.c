@@ -79,7 +79,8 @@ void silo_py_bundle_release_buffer(PyObject *object, Py_buffer *view) {
 /* ---- opening ---- */
 
 /* Reads the names that plug-ins add, at most once for each bundle. Returns 1 with the names in
- * `names`; 0 if plug-ins add none or they were read before; -1 with an exception set. */
+ * `names`; 0 if plug-ins add no names, or if an earlier call read them; -1 with an exception set.
+ */
 static int ask_words(struct silo_py_bundle *self, struct silo_words *names) {
     SILO_LOCK(&self->lock);
     const bool learned = self->learned;

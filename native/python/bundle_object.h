@@ -39,15 +39,15 @@ struct silo_py_bundle *silo_py_bundle_of(PyObject *object);
 /* Called with the GIL held after a function of the reader refused the file. Returns 1 if plug-ins
  * add names (kinds of blobs and targets, launch options): the reader now has them, `error` is
  * cleared, and the caller repeats its call. This happens at most once for each bundle. Returns 0 if
- * they add none, or -1 with an exception set. */
+ * plug-ins add no names, or -1 with an exception set. */
 int silo_py_bundle_learn(struct silo_py_bundle *bundle, silo_error *error);
 
 /* A function that queries the reader, called without the GIL. Returns 0, or -1 with `error` filled.
  */
 typedef int silo_question(struct silo_reader *reader, void *about, silo_error *error);
 
-/* Calls `question`, and repeats the call if plug-ins add names. Returns -1 with an exception set.
- */
+/* Calls `question`. If it refuses the file and plug-ins add names, gives the names to the reader
+ * and calls `question` again. Returns -1 with an exception set. */
 int silo_py_bundle_ask(struct silo_py_bundle *bundle, silo_question *question, void *about);
 
 /* Called before and after `data` is read; `use` returns -1 with a ValueError if the bundle is

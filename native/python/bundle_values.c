@@ -18,8 +18,8 @@ static int ask(PyObject *self, silo_question *question, void *about) {
     return silo_py_bundle_ask((struct silo_py_bundle *)self, question, about);
 }
 
-/* Returns `object` as an integer from 0 to count - 1; -1 with an exception set, which calls the
- * number a `noun`. */
+/* Returns `object` as an integer from 0 to count - 1. Returns -1 with an exception set, whose text
+ * uses `noun` as the noun for the number ("kernel"). */
 static int64_t number_below(PyObject *object, uint64_t count, const char *noun) {
     const long long number = PyLong_AsLongLong(object);
     if (number == -1 && PyErr_Occurred())
@@ -125,7 +125,8 @@ PyObject *silo_py_bundle_count(PyObject *self, PyObject *number_object) {
     if (kernel < 0)
         return NULL;
     const struct silo_json *variants = variants_of(self, kernel);
-    /* ask_head checks the kernel and raises the error. */
+    /* The list of variants is damaged or too long; ask_head checks the kernel and raises the error.
+     */
     if ((variants->type != SILO_JSON_LIST || variants->count > SILO_MAX_VARIANTS) &&
         ask(self, ask_head, &about) != 0)
         return NULL;
@@ -171,9 +172,9 @@ static PyObject *numbers_of(const struct silo_group *group) {
     return numbers;
 }
 
-/* Returns a group as (target, blob kind, signature, specialization, variants' numbers). The row
- * numbers of target, signature and specialization are read from the first variant, because all
- * variants of a group share them. */
+/* Returns a group (variants that share target, signature, specialization and kind of blob) as the
+ * tuple (target, blob kind, signature, specialization, variants' numbers). Target, signature and
+ * specialization are row numbers of the manifest's tables, read from the first variant. */
 static PyObject *group_value(const struct silo_group *group, const struct silo_json *variants) {
     const struct silo_json *first = &variants->items[group->numbers[0]];
     PyObject *kind = silo_py_text(group->blob_kind.data, group->blob_kind.length);
@@ -392,8 +393,8 @@ PyObject *silo_py_bundle_sources(PyObject *self, PyObject *number_object) {
         const struct silo_json *index = silo_json_member(&variants->items[i], "source");
         if (index == NULL || index->type != SILO_JSON_INT || index->integer < 0 ||
             index->integer >= table->count || index->integer == about.number)
-            continue; /* the index is missing or out of range, or it is the index of the variant
-                         before, whose row was added */
+            continue; /* the index is missing or out of range, or equals the index of the previous
+                         variant, whose row was added */
         about.number = (uint32_t)index->integer;
         if (ask(self, ask_row, &about) != 0) {
             Py_CLEAR(set);

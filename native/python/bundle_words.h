@@ -1,4 +1,4 @@
-/* The names that plug-ins add to those that a manifest may use. */
+/* Names that plug-ins add to the names that a manifest may use. */
 #ifndef SILO_BUNDLE_WORDS_H
 #define SILO_BUNDLE_WORDS_H
 
@@ -18,7 +18,7 @@ struct silo_words {
 int silo_words_begin(struct silo_words *plugin_names, PyObject *names);
 void silo_words_end(struct silo_words *names);
 
-/* Returns the names in the reader's form; the arrays are borrowed from `names`. */
+/* Returns the names as the struct that the reader takes; its arrays are borrowed from `names`. */
 struct silo_known_names silo_words_known(const struct silo_words *names);
 
 #endif

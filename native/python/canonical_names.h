@@ -1,5 +1,5 @@
-/* Names of arguments as objects that stay the same from call to call, so that they compare by
- * address. */
+/* Replaces names of arguments by interned strings that stay the same objects from call to call, so
+ * that names compare by address. */
 #ifndef SILO_CANONICAL_NAMES_H
 #define SILO_CANONICAL_NAMES_H
 

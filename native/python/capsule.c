@@ -17,7 +17,7 @@ const struct dl_tensor *silo_tensor_of_capsule(PyObject *capsule, bool *readonly
     *readonly = false;
     if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
         struct dl_managed_versioned *managed = PyCapsule_GetPointer(capsule, "dltensor_versioned");
-        if (managed->major != 1) { /* the other members may lie elsewhere in that version */
+        if (managed->major != 1) { /* another major version may store the other members elsewhere */
             PyErr_Format(PyExc_ValueError, "its DLPack capsule is of version %u.%u; 1 is known",
                          managed->major, managed->minor);
             return NULL;

@@ -7,7 +7,7 @@
 
 struct silo_code_object {
     PyObject_HEAD struct silo_binary *binary; /* owned: one reference */
-    PyObject *weakrefs;                       /* the list that Python keeps */
+    PyObject *weakrefs; /* the list of weak references to the object, which Python maintains */
 };
 
 extern PyTypeObject *silo_cpu_module_type, *silo_gpu_module_type;

@@ -11,7 +11,8 @@ const char silo_py_set_codec_doc[] =
     "set_codec(decompress)\n\nWhere libzstd is not installed, decompress(frame, bytes) -> bytes is "
     "called for bundles that are stored compressed; None: such a bundle is an error.";
 
-/* replaced only under the GIL; by_python takes a reference before its call */
+/* Replaced only while the GIL is held. by_python takes a reference before it calls the object, so
+ * that a replacement during the call does not free it. */
 static PyObject *decompress;
 
 static int by_python(const void *stored, size_t stored_bytes, void *raw, size_t raw_bytes,

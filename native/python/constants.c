@@ -18,7 +18,8 @@ static PyObject *frozen(PyObject *object) {
         return copy;
     }
     if (PyFloat_CheckExact(object)) {
-        /* Compared by its bits, because -0.0 is not 0.0. */
+        /* The key has the bits of the float, because the floats -0.0 and 0.0 would be equal keys.
+         */
         const double value = PyFloat_AsDouble(object);
         uint64_t bits;
         memcpy(&bits, &value, sizeof bits);
@@ -69,8 +70,8 @@ static PyObject *canonical(PyObject *object, PyObject *constants) {
         return NULL;
     PyObject *shared = find_constant(constants, key);
     if (shared == NULL && !PyErr_Occurred()) {
-        /* The dict may be cleared at any time, because the guard's entries hold their own
-         * references. */
+        /* The dict may be cleared at any time, because the guard's entries hold references to its
+         * objects. */
         if (PyDict_Size(constants) >= (Py_ssize_t)SILO_GUARD_LIMIT)
             PyDict_Clear(constants);
         PyObject *const stands = PyDict_CheckExact(object) ? key : object;

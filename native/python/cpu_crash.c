@@ -1,5 +1,6 @@
-/* Handles the signals of kernels that read or write an unmapped address, which ends the process.
- * Before that, the handler prints the kernel and the program.
+/* Reports faults of kernels on the CPU: an access to an unmapped address (SIGSEGV, SIGBUS), or an
+ * arithmetic fault (SIGFPE). Such a fault ends the process; the handler first prints the kernel's
+ * name and the indices of the program.
  *
  * Only faults of threads that run a kernel are handled. After the report, and for all other faults,
  * the signal goes to the handler that was installed before, or to the system, as it would without
@@ -116,8 +117,8 @@ static void pass_on(int signal, siginfo_t *info, void *machine, struct sigaction
         memset(&usual, 0, sizeof usual);
         usual.sa_handler = SIG_DFL;
         sigaction(signal, &usual, NULL);
-        /* A fault occurs again at the same instruction; a signal that was sent must be raised
-         * again. */
+        /* After this handler returns, a fault occurs again at the same instruction; a signal that
+         * another process or raise() sent must be sent again. */
         if (info->si_code <= 0)
             raise(signal);
     }

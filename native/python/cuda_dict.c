@@ -76,7 +76,8 @@ int silo_cuda_dict_read(PyObject *object, struct silo_view *view, struct silo_sh
     return result;
 }
 
-/* The protocol does not name the device; if there are several, the driver is asked. */
+/* The protocol does not name the device; if there are several devices, the driver is asked which
+ * one owns the address. */
 void silo_cuda_dict_place(struct silo_view *view) {
     const struct silo_gpu *gpu = silo_gpu_usual();
     view->device_type = gpu->memory_type;

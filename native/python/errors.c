@@ -23,8 +23,9 @@ int silo_errors_init(void) {
 
 /* ---- errors of native/core ---- */
 
-/* Returns the error's text. A text that does not fit into the error is taken in full from
- * `details`. */
+/* Returns the error's text. If the text was cut to fit into `error`, the full text is taken from
+ * `details`; for SILO_ERROR_NO_VARIANT, `details` holds the reasons against each variant instead.
+ */
 static PyObject *text_of_error(const silo_error *error) {
     const bool whole = error->code != SILO_ERROR_NO_VARIANT && error->details != NULL;
     const char *text = whole ? error->details : error->text;
@@ -226,9 +227,9 @@ PyObject *silo_describe(PyObject *object) {
     return result;
 }
 
-/* Returns a sentence that Python code has about an argument that could not be read (for example,
- * which library wrapped the array), a new reference; NULL if there is none. Never leaves an
- * exception. */
+/* Returns a sentence about an argument that could not be read, such as which library wrapped the
+ * array (new reference), from silo.launch.arrays_without_memory; NULL if that module has nothing to
+ * add. Never leaves an exception. */
 static PyObject *remark_on(PyObject *object) {
     PyObject *module = PyImport_ImportModule("silo.launch.arrays_without_memory");
     PyObject *explain = module ? PyObject_GetAttrString(module, "explain_wrapped") : NULL;

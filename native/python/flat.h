@@ -1,6 +1,6 @@
-/* The tuple and dict of a call in the form of the vectorcall protocol: an array of values, the last
- * of which belong to a tuple of names. PyVectorcall_Call does the same, but is not part of the
- * stable ABI before Python 3.12. */
+/* Converts the tuple and dict of a call to the form of the vectorcall protocol: an array of values,
+ * and a tuple of names for the last of these values. PyVectorcall_Call does the same, but is not
+ * part of the stable ABI before Python 3.12. */
 #ifndef SILO_FLAT_H
 #define SILO_FLAT_H
 

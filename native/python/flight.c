@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static PyObject *describe; /* owned callable that returns the description of a kind as JSON */
+static PyObject *describe; /* owned callable that returns the JSON description of a flight kind */
 
 /* Copies of arrays that a hook made for the next launch of this thread; owned. */
 static _Thread_local struct silo_flight_copies *waiting;
@@ -32,8 +32,9 @@ static SILO_NOINLINE void exchange_copies(struct silo_flight_slot *slot) {
     drop_copies(old);
 }
 
-/* Offsets inside torch's objects that lead to a tensor's storage. They are copied into registers,
- * because the compiler cannot know that the words written to the slot do not overlap them. */
+/* Offsets inside torch's objects that lead to a tensor's storage. They are copied from global
+ * variables into a local struct, so that the compiler keeps them in registers: it cannot know that
+ * the words written to a slot do not overlap the global variables. */
 struct places {
     PyTypeObject *tensor; /* NULL if the offsets are unknown */
     ptrdiff_t handle, storage, data, bytes;
@@ -184,7 +185,7 @@ static int add_kind(struct silo_flight_kind *kind) {
         if (silo_flight.kinds != NULL)
             memcpy(kinds, silo_flight.kinds, silo_flight.kind_count * sizeof(*kinds));
         /* The former list is not freed, because a signal handler may be reading it. Each new list
-         * is twice as long, so they stay few. */
+         * is twice as long, so only a few lists are ever made. */
         __atomic_store_n(&silo_flight.kinds, kinds, __ATOMIC_RELEASE);
         silo_flight.kind_room = room;
     }

@@ -443,8 +443,8 @@ const char *silo_flight_signal(int signal, const char *kernel, uint64_t address,
     return silo_flight_write(&cause, NULL);
 }
 
-/* ---- SIGABRT: of C++ code that ends a program whose GPU is lost, and of libraries that give up
- * ---- */
+/* ---- SIGABRT: raised by C++ code that ends a program whose GPU is lost, and by libraries that
+ * give up ---- */
 
 static struct sigaction before_abort;
 

@@ -46,8 +46,9 @@ struct silo_frame {
     /* As in struct silo_values: for each parameter, the number of axes, the extents and the strides
      * of its array; NULL unless extents are part of the launcher's keys. */
     const uint64_t **layouts;
-    uint64_t *passed; /* where to write the next shape and strides that the kernel receives but the
-                         key lacks */
+    /* Where to write the shape and strides of the next array whose layout the kernel receives as
+     * parameters. The key has only facts about these numbers. */
+    uint64_t *passed;
     /* Owned: the launch's return value, set only if the launch function returned 1. */
     PyObject *result;
 };
@@ -63,8 +64,8 @@ silo_owner_of(const struct silo_plan *plan, const struct silo_frame *frame, uint
            index;
 }
 
-/* These return the number of words to allocate: for a call's slots, with the zero slot before them,
- * and for its key. */
+/* The next two functions return the number of words to allocate: for a call's slots, with the zero
+ * slot before them, and for the call's key. */
 SILO_INLINE size_t silo_slot_words(const struct silo_plan *plan) {
     return (size_t)plan->count + 1;
 }

@@ -1,4 +1,5 @@
-/* The Python entry points of C code that does not use Python itself. */
+/* Functions of the module silo._native that call code of native/core which does not use Python:
+ * expressions, buckets, generated arrays and dtypes. */
 #ifndef SILO_FUNCTIONS_H
 #define SILO_FUNCTIONS_H
 

@@ -89,8 +89,8 @@ static PyObject *py_capturing(PyObject *module, PyObject *args) {
         code = gpu->stream_capturing((void *)(uintptr_t)stream, &status);
         silo_gpu_leave(&scope);
     }
-    if (code == SILO_GPU_CAPTURE_IMPLICIT) /* the null stream was asked about while another stream
-                                              captures */
+    if (code == SILO_GPU_CAPTURE_IMPLICIT) /* the stream is the null stream, and another stream is
+                                              being captured */
         Py_RETURN_TRUE;
     if (code != 0)
         return silo_gpu_error(gpu, "cannot ask whether a stream is capturing", code), NULL;

@@ -66,8 +66,8 @@ static void pinned_dealloc(PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
     if (self->memory != NULL && !silo_gpu_ending()) {
         struct silo_gpu_scope scope;
-        /* A GpuBuffer's copy has ended when its call returns, so none is still running. If the
-         * driver or the context is gone, so is the memory. */
+        /* A GpuBuffer's copy has ended when its call returns, so no copy uses this memory now. If
+         * the driver or the context is gone, so is the memory. */
         Py_BEGIN_ALLOW_THREADS if (silo_gpu_enter(self->device, &scope) == 0) {
             self->device->gpu->host_free(self->memory);
             silo_gpu_leave(&scope);

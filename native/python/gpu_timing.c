@@ -1,4 +1,5 @@
-/* GpuStream and GpuEvent: streams that Silo makes, and times that the device measures. */
+/* GpuStream, a stream that Silo makes, and GpuEvent, an event by which the device measures times.
+ */
 #include "gpu_timing.h"
 
 #include "errors.h"

@@ -42,8 +42,8 @@ void silo_extents_clear(struct silo_extents *extents) {
 }
 
 /* Reads the shape of an argument. If the call has kept the argument's descriptor, capsule or
- * buffer, the shape is read from that, because the object might return a different one if asked
- * again. */
+ * buffer, the shape is read from this kept object, because the argument might return a different
+ * one if asked again. */
 static int shape_of(int32_t index, PyObject *object, struct silo_held position,
                     const struct silo_frame *frame, struct silo_shape *shape) {
     const struct silo_holds *holds = &frame->holds;
@@ -154,8 +154,9 @@ int silo_extents_again(const struct silo_plan *plan, const struct silo_extents *
             arguments[i] != NULL ? silo_adapter_of(Py_TYPE(arguments[i])) : NULL;
         const unsigned extent = extents->parameters[i];
         const bool free = extent == SILO_EXTENT_CONTIGUOUS;
-        /* A descriptor was copied whole. A capsule is kept, and its producer may return a different
-         * one now. Neither is read again. */
+        /* Descriptors and arrays read through a DLPack capsule are not read again: the call has a
+         * copy of the descriptor, and it holds the capsule, while the producer might return a
+         * different capsule now. */
         if ((!free && expected[0] == SILO_EXTENTS_NONE) ||
             silo_code_kind(frame->key[i]) != SILO_VALUE_POINTER ||
             (adapter != NULL && adapter->kind == SILO_ADAPT_DLPACK))

@@ -12,20 +12,21 @@ struct silo_extents {
     uint8_t *parameters; /* owned: an enum silo_extent for each parameter; NULL if no array's
                             extents are in the key */
     size_t room;         /* the most words that the extents of a call take */
-    size_t passed; /* the most words of shapes and strides that the kernel receives but the key
-                      lacks */
+    size_t passed; /* the most words of shapes and strides that the kernel receives as parameters;
+                      the key has only facts about them */
     bool grid;
     bool some; /* whether any extent of an argument or of the grid is in the key or is checked */
 };
 
-/* Fills in `extents` from a tuple of enum silo_extent, one for each parameter; an empty tuple and
- * NULL mean none. Returns -1 with an exception set; silo_extents_clear is to be called in either
- * case. */
+/* Fills in `extents` from a tuple of enum silo_extent, one for each parameter. With an empty tuple
+ * or NULL, no array's extents are part of the key. Returns -1 with an exception set;
+ * silo_extents_clear is to be called in either case. */
 int silo_extents_init(struct silo_extents *extents, const struct silo_plan *plan, PyObject *held,
                       bool grid);
 void silo_extents_clear(struct silo_extents *extents);
 
-/* The numbers of buffers and objects that a call held before one of its arguments was read. */
+/* The numbers of buffers and objects that a call held before one of its arguments was read. A
+ * buffer or object beyond these numbers belongs to this argument. */
 struct silo_held {
     uint32_t buffers;
     uint32_t objects;
@@ -83,9 +84,9 @@ void silo_extents_read_grid(const int64_t *dims, struct silo_frame *frame);
 int silo_extents_again(const struct silo_plan *plan, const struct silo_extents *extents,
                        PyObject *const *arguments, const struct silo_frame *frame);
 
-/* Returns the extents of all parameters in a new tuple for Python. Each is None, a tuple of the
- * shape and of the strides or None, or the word of a dynamic layout. Returns NULL with an exception
- * set. */
+/* Returns a new tuple with the extents of each parameter, for Python: None, a pair (shape, strides
+ * or None), or the int of silo_dynamic_word for an array whose shape and strides the kernel
+ * receives as parameters. Returns NULL with an exception set. */
 PyObject *silo_extents_facts(const struct silo_plan *plan, const struct silo_extents *extents,
                              const struct silo_frame *frame);
 

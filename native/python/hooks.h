@@ -33,8 +33,9 @@ PyObject *silo_hooks_enter_plan(PyObject *name, PyObject *arguments,
  * Returns -1 with an exception set; an earlier exception stays. */
 int silo_hooks_exit(PyObject *token);
 
-/* Counts the recordings of launches: `change` is 1 when one starts and -1 when it ends. While there
- * are any, launches of all threads test whether they are recorded. */
+/* Counts the recordings of launches in all threads: `change` is 1 when a recording starts and -1
+ * when it ends. While the count is not 0, every launch tests whether its own thread is recording.
+ */
 void silo_hooks_record(int change);
 
 /* Switches the flight recorder on or off. */

@@ -1,6 +1,6 @@
 /* Kernels in memory. A LoadedKernel is an artifact that a driver has loaded; a Binding joins a
- * LoadedKernel to the parameters of one launcher. Neither changes once made, except for what a
- * binding remembers of its last calls. */
+ * LoadedKernel to the parameters of one launcher. Neither changes once made, except for the tensor
+ * maps and the flight recorder's facts that a binding keeps from its launches. */
 #ifndef SILO_KERNEL_H
 #define SILO_KERNEL_H
 
@@ -25,7 +25,7 @@ struct silo_loaded {
 struct silo_binding {
     PyObject_HEAD struct silo_loaded *loaded; /* owned */
     PyObject *config; /* owned dict: values that a callable grid receives besides the arguments */
-    PyObject *tag;    /* owned: an object that Python attaches and finds again */
+    PyObject *tag;    /* owned: any object; Python passes it to Binding() and can read it later */
     struct silo_packing packing;
     struct silo_grid_programs grid;
     /* the facts about launches of this binding that the flight recorder keeps; never freed; NULL

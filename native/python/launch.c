@@ -398,7 +398,8 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
             stream = inputs->triton->stream;
         else if (SILO_UNLIKELY(read_stream(&self->plan, inputs, frame, function, &stream) != 0))
             return -1;
-        /* The null stream is skipped, because it cannot be captured. */
+        /* If the stream is being captured, the binary is remembered as part of a graph and never
+         * unloaded. The null stream cannot be captured. */
         if (SILO_UNLIKELY(stream != NULL))
             silo_binary_launched_on(binding->loaded->binary, stream);
         if (SILO_UNLIKELY(binding->packing.takes_scratch) &&
@@ -464,7 +465,7 @@ SILO_INLINE struct silo_binding *find_binding(struct silo_launcher *self,
     return created;
 }
 
-/* Records a launch that Triton itself made because the launcher had no binding for the call yet.
+/* Records a launch that Triton itself made, because the launcher had no binding for the call yet.
  * The record has the binding that will serve later calls. Returns -1 with an exception set. */
 static SILO_NOINLINE int record_served(struct silo_launcher *self, const struct silo_inputs *inputs,
                                        const struct silo_grid_source *grid,
@@ -481,8 +482,8 @@ static SILO_NOINLINE int record_served(struct silo_launcher *self, const struct 
                                    inputs->triton->stream);
 }
 
-/* Adds a launch on a GPU to the flight recorder that Triton itself made because the launcher had no
- * binding for the call yet. A launch on the CPU is skipped: it went through a launcher of Silo,
+/* Adds to the flight recorder a launch on a GPU that Triton itself made, because the launcher had
+ * no binding for the call yet. A launch on the CPU is skipped: it went through a launcher of Silo,
  * which recorded it. Returns -1 with an exception set. */
 static SILO_NOINLINE int fly_served(struct silo_launcher *self, const struct silo_inputs *inputs,
                                     const struct silo_grid_source *grid, struct silo_frame *frame,
@@ -679,9 +680,10 @@ SILO_HOT PyObject *silo_launch_fixed(struct silo_launcher *self, const struct si
     return core(self, inputs, grid, false, false, SILO_MODE_LAUNCH, false);
 }
 
-/* Reads the grid that a call gives, once, because the code is compiled for these numbers.
- * `checked_inputs` and `plain` are memory for the values that replace `*inputs` and `*grid`.
- * Returns -1 with an ArgumentError set. */
+/* Reads the grid that a call gives, and replaces it by its numbers. The grid is read only once,
+ * because the code is compiled for these numbers and a second reading of a list could return
+ * others. `checked_inputs` and `plain` are memory for the values that replace `*inputs` and
+ * `*grid`. Returns -1 with an ArgumentError set, also for a grid that is a function. */
 static int settle_grid(const struct silo_launcher *self, const struct silo_inputs **inputs,
                        const struct silo_grid_source **grid, struct silo_inputs *checked_inputs,
                        struct silo_grid_source *plain) {

@@ -58,7 +58,8 @@ struct silo_form *silo_launcher_form(struct silo_launcher *self, Py_ssize_t posi
         if (self->forms[i]->names == names && self->forms[i]->positional == positional)
             return self->forms[i];
     }
-    /* k(**arguments) makes a new tuple at every call, but of the same interned names. */
+    /* k(**arguments) makes a new tuple at every call, but of the same interned names, so the names
+     * are compared by address. */
     const Py_ssize_t named = names != NULL ? PyTuple_Size(names) : 0;
     for (uint32_t i = 0; named > 0 && i < count; i++) {
         if (self->forms[i]->positional == positional && same_names(self->forms[i], names, named))

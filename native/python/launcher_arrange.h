@@ -9,8 +9,9 @@
 PyObject *silo_launcher_arrange(struct silo_launcher *self, const struct silo_grid_source *grid,
                                 PyObject *const *arguments, Py_ssize_t positional, PyObject *names);
 
-/* Returns the form of a call, which is a known one or new; NULL with an exception set. The launcher
- * owns it, except if `*temporary` is set: then the caller frees it with silo_form_free. */
+/* Returns the form of a call: a form that the launcher already has, or a new one. Returns NULL with
+ * an exception set. The launcher owns the form, except if `*temporary` is set: then the caller
+ * frees it with silo_form_free. */
 struct silo_form *silo_launcher_form(struct silo_launcher *self, Py_ssize_t positional,
                                      PyObject *names, bool *temporary);
 

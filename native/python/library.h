@@ -6,7 +6,8 @@
 #include "kernel.h"
 #include "launcher.h"
 
-/* The module of a LoadedKernel with such code, in place of a driver's module. */
+/* The module of a LoadedKernel whose code a library runs; it takes the place of a driver's module.
+ */
 struct silo_library {
     PyObject_HEAD PyObject *call; /* owned; NULL if the garbage collector cleared it */
     PyObject *kind; /* owned str: the name of the device, which `driver.name` points into */
@@ -19,15 +20,15 @@ struct silo_library {
 
 extern PyTypeObject *silo_library_type;
 
-/* Fills in the driver and the function of a kernel loaded from `module`; the function's handle is
- * NULL. */
+/* Sets `*driver`, and fills in `function`, for a kernel loaded from `module`. The function's handle
+ * becomes NULL. */
 void silo_library_function(PyObject *module, const struct silo_driver **driver,
                            struct silo_function *function);
 
 /* Calls the code of a binding whose function has no handle: call(arguments, grid, stream), with the
- * GIL held. Returns 0 if it returns None. Returns 1 with its result in `*error_text` (a new
- * reference), which becomes the value of the launch. Returns -1 if it raises, after a note that
- * names the kernel is added to the exception. */
+ * GIL held. Returns 0 if the call returned None. Returns 1 if it returned another object, which is
+ * stored in `*error_text` (a new reference) and becomes the value of the launch. Returns -1 if it
+ * raised; a note that names the kernel is then added to the exception. */
 int silo_library_run(const struct silo_launcher *self, const struct silo_inputs *inputs,
                      const struct silo_binding *binding, const int64_t dims[3],
                      PyObject **error_text);

@@ -79,8 +79,9 @@ static int encode(const struct silo_plan *plan, int32_t index, int32_t device_id
                : silo_refuse_descriptor(plan->kernel, plan->names[index], "%s", error.text);
 }
 
-/* Returns the map of `key` in a list and makes `frame` hold the list, whose reference it takes.
- * Returns NULL if none is found; then the caller still owns `first`. */
+/* Searches the list that begins with `first` for the map of `key`. If the map is found, returns it,
+ * and `frame` takes over the caller's reference to `first`, so that the list lives as long as the
+ * call. Otherwise returns NULL, and the caller still owns the reference. */
 static void *find(PyObject *first, const struct map_key *key, struct silo_frame *frame) {
     for (PyObject *node = first; node != NULL; node = ((struct tensor_map *)node)->next) {
         struct tensor_map *candidate = (struct tensor_map *)node;

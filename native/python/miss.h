@@ -1,5 +1,5 @@
-/* The first call of a kind, for which the launcher lacks a binding: Python returns one, which is
- * checked and kept. */
+/* Calls whose guard key the launcher does not know yet: Python returns a binding for the key, which
+ * is checked and kept. */
 #ifndef SILO_MISS_H
 #define SILO_MISS_H
 
@@ -12,9 +12,9 @@ struct silo_binding *silo_miss(struct silo_launcher *self, const struct silo_inp
                                const struct silo_grid_source *grid, struct silo_frame *frame,
                                uint64_t hash);
 
-/* Stores `answer`, which Python gave for this call, for all calls with the same key, and returns
- * it, a new reference. If it is a binding that does not suit the call of a Triton program, stores
- * and returns the reason as a str instead. Returns NULL with an exception set. */
+/* Stores `answer`, the object that Python returned for this call, for all calls with the same key,
+ * and returns it, a new reference. If `answer` is a binding that does not suit the call of a Triton
+ * program, stores and returns the reason as a str instead. Returns NULL with an exception set. */
 PyObject *silo_miss_keep(struct silo_launcher *self, const struct silo_inputs *inputs,
                          const struct silo_frame *frame, PyObject *answer, uint64_t hash);
 
@@ -27,8 +27,8 @@ PyObject *silo_call_facts(struct silo_launcher *self, const struct silo_inputs *
 
 /* Called if an argument could not be read, with the exception set. Calls the launcher's
  * on_unread(arguments, options, grid), which may serve the call for a library that traces it: then
- * returns None, a new reference. Otherwise returns NULL with an exception set, the first one if the
- * call is not served. */
+ * returns None, a new reference. Returns NULL with the first exception set if the call is not
+ * served, or with another exception if on_unread raised it. */
 PyObject *silo_unread(struct silo_launcher *self, const struct silo_inputs *inputs,
                       const struct silo_grid_source *grid);
 

@@ -9,8 +9,8 @@
 
 #include <stdlib.h>
 
-/* The most callables that are called before each call of the operator to decide whether torch must
- * see the call. */
+/* The most callables that are called before each call of the operator to decide whether the call
+ * must go through torch's dispatcher. */
 #define QUESTIONS 8
 /* The most classes that are remembered for an argument. */
 #define CLASSES 8
@@ -37,8 +37,8 @@ struct operator_call {
     int32_t count;        /* number of arguments */
     int32_t writes;       /* number of arguments that the kernel writes to */
     int32_t questions;
-    PyObject *question[QUESTIONS]; /* owned callables; each returns None or 0 unless torch must see
-                                      the call */
+    PyObject *question[QUESTIONS]; /* owned callables; each returns None or 0, or another value if
+                                      the call must go through torch's dispatcher */
     PyObject *observed;     /* owned; called if the shim cannot tell whether a profiler records */
     PyObject *grad_enabled; /* owned; returns whether gradients are computed */
     PyObject *count_writes; /* owned; receives a list of tensors that were written */
@@ -80,15 +80,16 @@ SILO_INLINE int holds_others(PyObject *tensor) {
     return truth(PyObject_CallMethodObjArgs(tensor, s_is_neg, NULL));
 }
 
-/* Returns whether a profiler records operators, and so must see this call: 1, 0, or -1 with an
- * exception set. */
+/* Returns whether a profiler records operators, so that the call must go through torch's
+ * dispatcher: 1, 0, or -1 with an exception set. */
 SILO_INLINE int is_observed(const struct operator_call *self) {
     if (SILO_LIKELY(silo_torch.observed != NULL))
         return silo_torch.observed();
     return truth(PyObject_CallNoArgs(self->observed));
 }
 
-/* Returns whether torch would only run the operator's kernel: 1, 0, or -1 with an exception set. */
+/* Returns whether torch's dispatcher would do nothing for this call but run the operator's kernel,
+ * so that the dispatcher can be skipped: 1, 0, or -1 with an exception set. */
 static int is_quiet(const struct operator_call *self, PyObject *const *arguments) {
     for (int32_t i = 0; i < self->count; i++) {
         if (!has_class(&self->operands[i], Py_TYPE(arguments[i])))
@@ -140,7 +141,8 @@ static PyObject *start(PyObject *launch, PyObject *const *values, Py_ssize_t cou
     return result;
 }
 
-/* Reports the written tensors to autograd, which counts writes; -1 with an exception set. */
+/* Reports the written tensors to autograd, which counts the writes to each tensor (its version); -1
+ * with an exception set. */
 static int report_writes(const struct operator_call *self, PyObject *const *arguments) {
     PyObject *written = PyList_New(self->writes);
     if (written == NULL)
@@ -242,7 +244,8 @@ static PyObject *operator_learn(PyObject *object, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* asks(args): returns whether torch would only run the operator's kernel for these arguments. */
+/* asks(args): returns whether torch's dispatcher would only run the operator's kernel for these
+ * arguments. */
 static PyObject *operator_asks(PyObject *object, PyObject *args) {
     const struct operator_call *self = (struct operator_call *)object;
     if (!PyTuple_Check(args))
@@ -367,8 +370,8 @@ static int operator_traverse(PyObject *object, visitproc visit, void *arg) {
     return 0;
 }
 
-/* There is no tp_clear. Only the classes of a call ever change, and every cycle through a call runs
- * through the operator in `otherwise`, whose dict is cleared. */
+/* There is no tp_clear. Only the classes of an OperatorCall ever change, and every reference cycle
+ * through an OperatorCall contains the operator in `otherwise`, whose dict is cleared. */
 
 static void operator_dealloc(PyObject *object) {
     struct operator_call *self = (struct operator_call *)object;

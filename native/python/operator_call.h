@@ -1,5 +1,6 @@
-/* Calls of a torch operator for which torch would only run the kernel: makes torch's checks and the
- * output, launches, and counts the writes, without a Python frame. */
+/* Calls of a torch operator that skip torch's dispatcher if it would only run the operator's
+ * kernel: OperatorCall makes torch's checks and the output, launches, and counts the writes,
+ * without a Python frame. */
 #ifndef SILO_OPERATOR_CALL_H
 #define SILO_OPERATOR_CALL_H
 

@@ -4,15 +4,15 @@
 
 #include "frame.h"
 
-/* Called for an array `view` that is not on the device of the arrays before it. The array may
- * decide the device, may lie in memory that both devices use, or is an error. Returns -1 with an
- * ArgumentError set. */
+/* Called for an array `view` that is not on the device of the arrays before it. Makes this array's
+ * device the device of the call, or accepts the array because both devices can use its memory.
+ * Otherwise returns -1 with an ArgumentError set. */
 int silo_merge_device(const struct silo_plan *plan, int32_t index, const struct silo_view *view,
                       const struct silo_adapter *adapter, struct silo_frame *frame);
 /* Chooses the device of a call without arrays: the device of its first address, else the current
- * device of this thread or the first device, else the CPU. It opens the drivers if they are not
- * open yet, and all queries about a call use it, so the answer depends neither on the caller nor on
- * earlier calls. */
+ * device of this thread or the first device, else the CPU. The function opens the drivers if they
+ * are not open yet, so the choice depends neither on the caller nor on earlier calls. All queries
+ * about a call use this function. */
 void silo_place_call(const struct silo_plan *plan, struct silo_frame *frame);
 /* Sets the callable that opens the GPU drivers when they are first needed. Takes a reference of its
  * own. */

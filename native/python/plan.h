@@ -42,9 +42,9 @@ struct silo_plan {
     PyObject *options[SILO_MAX_OPTIONS]; /* owned, interned */
 };
 
-/* Fills in `plan`. Each parameter is a tuple (name, kind, code, bits, flags, default), with a 0- or
- * 1-tuple as default. Returns -1 with an exception set; silo_plan_clear is to be called in either
- * case. */
+/* Fills in `plan`. Each parameter is a tuple (name, kind, code, bits, flags, default), where
+ * `default` is (), or (value,) if the parameter has a default. Returns -1 with an exception set;
+ * silo_plan_clear is to be called in either case. */
 int silo_plan_init(struct silo_plan *plan, PyObject *kernel, PyObject *parameters,
                    PyObject *options);
 void silo_plan_clear(struct silo_plan *plan);

@@ -258,8 +258,8 @@ static bool is_open(const struct launch_description *description) {
 /* ---- tensor descriptors, tensor maps and structs ---- */
 
 /* Reads a tensor descriptor: (address, nan, tf32, shape, strides, value of the address, values of
- * the shape, values of the strides). The last three are numbers of values of the plan, or -1 for
- * parts that do not change. */
+ * the shape, values of the strides). The last three members hold indices of values of the plan, or
+ * -1 for each part that does not change. */
 static int read_described(PyObject *item, const struct silo_plan_form *form,
                           struct silo_plan_derived *derived) {
     unsigned long long address, nan, tf32;
@@ -316,7 +316,7 @@ static int add_derived(struct silo_plan_form *form, struct silo_plan_derived *de
     derived->last = calloc(1, sizeof *derived->last);
     if (derived->last == NULL)
         return no_memory();
-    form->derived[form->derived_count++] = *derived; /* `follow` has made room */
+    form->derived[form->derived_count++] = *derived; /* `follow` has allocated enough memory */
     return 0;
 }
 
@@ -516,8 +516,9 @@ static int find_effects(const struct launch_description *description,
             continue;
         if (memory < 0 || memory >= (int32_t)form->memory_count)
             effects->alone = true;
+        /* A descriptor's array, and every array of a Triton program, counts as written. */
         else if (packed->writes || silo_code_kind(code) == SILO_VALUE_DESCRIPTOR ||
-                 description->launcher->route == SILO_ROUTE_TRITON) /* may be written to */
+                 description->launcher->route == SILO_ROUTE_TRITON)
             effects->writes |= UINT64_C(1) << memory;
         else
             effects->reads |= UINT64_C(1) << memory;

@@ -216,7 +216,8 @@ static int take(struct silo_plan_served *served) {
     return 0;
 }
 
-/* The form that this thread is replaying: a signal handler may call the plan again meanwhile. */
+/* The form that this thread is replaying. A signal handler may call the plan again during the
+ * replay; that call is refused, because it would wait forever for the form's lock. */
 static _Thread_local const struct silo_plan_served *inside;
 
 static int launch(const struct plan *self, struct silo_plan_served *served, int index,
@@ -511,8 +512,8 @@ static int plan_traverse(PyObject *object, visitproc visit, void *arg) {
     return 0;
 }
 
-/* There is no tp_clear: every cycle through a plan runs through the dict of its subclass or through
- * a launcher, and these are cleared. */
+/* There is no tp_clear: every reference cycle through a plan contains a launcher, or the dict of an
+ * object of a subclass; clearing these breaks the cycle. */
 
 static void plan_dealloc(PyObject *object) {
     struct plan *self = (struct plan *)object;

@@ -194,7 +194,7 @@ static int read_any(const struct silo_plan *plan, int32_t index, PyObject *objec
     if (SILO_UNLIKELY(adapter->kind == SILO_ADAPT_NOTHING || adapter->kind >= SILO_ADAPT_INT))
         return read_number(plan, index, object, adapter, frame);
     /* A key parameter takes a scalar, so an array without dimensions is read as its value. For
-     * other parameters it is a pointer, as in Triton. */
+     * other parameters such an array is read as a pointer, as in Triton. */
     if (SILO_UNLIKELY(is_key(&plan->parameters[index])) && silo_has_no_dimensions(object, adapter))
         return read_number(plan, index, object, adapter, frame);
     return read_array(plan, index, object, adapter, frame);
@@ -267,8 +267,8 @@ static bool is_there(PyObject *object, const struct silo_adapter *adapter, uint6
     return result;
 }
 
-/* Reads some arrays again: if `calls`, those whose reading calls methods of their class; otherwise
- * all others. */
+/* Reads some arrays again: if `calls` is true, the arrays whose reading calls methods of their
+ * class; if it is false, all other arrays. */
 static int read_some_again(const struct silo_plan *plan, PyObject *const *arguments,
                            const struct silo_frame *frame, bool calls) {
     for (int32_t i = 0; i < plan->count; i++) {
@@ -296,8 +296,8 @@ static int read_some_again(const struct silo_plan *plan, PyObject *const *argume
 
 int silo_read_again(const struct silo_plan *plan, PyObject *const *arguments,
                     const struct silo_frame *frame) {
-    /* Arrays whose reading runs code come first, because that code may change the memory of the
-     * others. */
+    /* Arrays whose reading runs Python code come first, because that code may change the memory of
+     * the other arrays. */
     if (frame->ran == SILO_RAN_PROGRAM && read_some_again(plan, arguments, frame, true) != 0)
         return -1;
     return read_some_again(plan, arguments, frame, false);

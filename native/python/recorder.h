@@ -38,7 +38,7 @@ struct silo_binding *silo_recorder_binding(struct silo_launcher *self);
  * `reason`, if it is not NULL. */
 void silo_recorder_refuse(PyObject *kernel, PyObject *reason);
 
-/* Notes the result of the next launch's callable grid. */
+/* Stores the result of the next launch's callable grid for the recording. */
 void silo_recorder_grid(PyObject *grid);
 
 extern PyMethodDef silo_recorder_methods[];

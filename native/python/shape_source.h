@@ -5,7 +5,8 @@
 #include "python.h"
 #include "shape.h"
 
-/* The functions that fill in a shape return -1 with a ValueError set if no array can have it. */
+/* The functions that fill in a shape return -1 with a ValueError set if no array can have the
+ * shape. */
 
 int silo_shape_of_buffer(const Py_buffer *buffer, struct silo_shape *shape);
 

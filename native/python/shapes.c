@@ -62,7 +62,8 @@ int silo_shape_read(PyObject *object, const struct silo_adapter *adapter,
         if (!silo_buffer_failed(object))
             return -1;
     }
-    /* The array may lack an address; arrays with a reader are row-major. */
+    /* The array may lack an address, so its shape is read from its attributes. Arrays with a reader
+     * are row-major. */
     if (adapter->reader != NULL)
         return silo_shape_of_attributes(object, shape);
     if (adapter->kind == SILO_ADAPT_BUFFER || adapter->kind == SILO_ADAPT_DLPACK) {

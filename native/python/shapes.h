@@ -1,4 +1,4 @@
-/* Reads the shapes of arguments, each as its adapter says. */
+/* Reads the shapes of arguments, in the way that each argument's adapter selects. */
 #ifndef SILO_SHAPES_H
 #define SILO_SHAPES_H
 

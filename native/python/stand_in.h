@@ -1,5 +1,6 @@
-/* Tracers: objects that replace the arguments of a function while it is recorded, and that record
- * its computations on them. A launch receives the objects that they replace. */
+/* Tracers. While a function is recorded, a tracer replaces each argument and records the function's
+ * computations on that argument. A launch that gets a tracer receives the object that the tracer
+ * replaces. */
 #ifndef SILO_STAND_IN_H
 #define SILO_STAND_IN_H
 

@@ -35,8 +35,8 @@ struct silo_dlpack_request {
     struct dl_device device;
 };
 
-/* Reads the arguments of `__dlpack__`; -1 with an exception set. The object decides which requests
- * it accepts. */
+/* Reads the arguments of `__dlpack__`; -1 with an exception set. The caller refuses requests that
+ * its object cannot serve, such as a copy. */
 int silo_dlpack_read(PyObject *args, PyObject *keywords, struct silo_dlpack_request *request);
 
 /* Returns a capsule that keeps the object alive. It is a versioned one if `max_version` (a tuple or

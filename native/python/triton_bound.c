@@ -54,8 +54,9 @@ SILO_INLINE struct silo_triton_bound *take_spare(struct silo_triton_bound **slot
         bound = PyObject_GC_New(struct silo_triton_bound, bound_type);
         if (bound == NULL)
             return NULL;
-        Py_DECREF((PyObject *)bound_type); /* dropped, because PyObject_Init later takes a reference
-                                              to the type again, for new memory as for a spare */
+        Py_DECREF((PyObject *)bound_type); /* PyObject_GC_New took a reference to the type; it is
+                                              dropped, because PyObject_Init later takes one, both
+                                              for new memory and for a spare */
         bound->grid = NULL;
     }
     return bound;

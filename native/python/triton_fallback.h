@@ -1,6 +1,6 @@
-/* A launch of a Triton program from Triton's side: whether anything that decides a launch has
- * changed since the last check, the device and stream of the launch, and how Triton itself makes
- * launches that Silo does not serve.
+/* The part of a launch of a Triton program that depends on Triton: whether anything that decides a
+ * launch has changed since the last check, the device and stream of the launch, and launches that
+ * Triton itself makes because Silo does not serve them.
  *
  * The settings (TritonSituation in Python) never change; Python makes a new object when something
  * that the old one watches has changed. */
@@ -56,11 +56,11 @@ struct silo_triton_kernel {
     PyObject *values;  /* owned list: the latest values that were equal to Triton's copies */
     PyObject *changed; /* owned: called if a global has changed; NULL if Triton's own run raises the
                           error */
-    Py_ssize_t device_count, cached; /* lengths of `devices` and `caches` when last learnt */
+    Py_ssize_t device_count, cached; /* lengths of `devices` and `caches` when last read */
     uint64_t launches;               /* number of launches that the guard served */
     uint64_t own_launches;           /* number of launches that Triton made */
     PyObject *reasons;   /* owned dict: numbers of launches that Triton made, by reason; the first
-                            launch of each kind is not counted */
+                            launch with a new guard key is not counted */
     PyObject *on_reason; /* owned callable: on_reason(reason) is called once for each reason */
     /* Owned: the reason why Triton makes every launch; NULL if `launcher` is set. */
     PyObject *refused;
@@ -103,15 +103,15 @@ SILO_INLINE struct silo_triton_kernel *silo_triton_counted(struct silo_triton_ke
 }
 
 /* Lets Triton make the call. Returns Triton's result, a new reference, or NULL with its exception
- * set. Counts the launch by `reason`, a str; `reason` is NULL if nothing is launched, or for the
- * first launch of a kind. */
+ * set. Counts the launch by `reason`, a str; `reason` is NULL for a warmup, which launches nothing,
+ * and if Silo serves no launches. */
 PyObject *silo_triton_fall_back(struct silo_triton_call *call, PyObject *reason);
 
 /* Lets Triton make the call; `reason` is ASCII text. */
 PyObject *silo_triton_fall_back_for(struct silo_triton_call *call, const char *reason);
 
-/* Lets Triton make a call of a kind that Silo has refused. `entry` is the reason, or an object with
- * an attribute `reason`. */
+/* Lets Triton make a call whose guard key Silo has refused. `entry` is the reason, or an object
+ * with an attribute `reason`. */
 PyObject *silo_triton_fall_back_refused(struct silo_triton_call *call, PyObject *entry);
 
 /* Lets Triton make a call for which an exception was raised before anything was launched; the

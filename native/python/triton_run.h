@@ -1,5 +1,6 @@
 /* The method `run` that Silo puts on Triton's classes while it serves launches. It is cheap to
- * bind, and receives the dictionary of `run(..., **keywords)` itself. */
+ * bind. For a call `run(..., **keywords)` it uses the dictionary that CPython makes, without
+ * unpacking it into an array first. */
 #ifndef SILO_TRITON_RUN_H
 #define SILO_TRITON_RUN_H
 

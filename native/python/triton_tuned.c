@@ -26,7 +26,7 @@ static PyObject *s_arg_names, *s_keys, *s_configs, *s_cache, *s_fn, *s_kwargs, *
 
 /* The arguments for the tuned kernel: positional values, followed by named ones. */
 struct outgoing {
-    /* Borrowed; those made by heuristics are kept alive by `results`. */
+    /* Borrowed; values that heuristics made are kept alive by `results`. */
     PyObject *values[SILO_TUNED_VALUES];
     /* Borrowed: the names of the values after the positional ones. */
     PyObject *names[SILO_TUNED_VALUES];
@@ -221,7 +221,7 @@ static PyObject *run_autotuner(PyObject *self, PyObject *const *arguments, Py_ss
 }
 
 /* Adds the result of a heuristic to the named values. Returns -1 with an exception set, or 1 if
- * the values do not fit. */
+ * `out` has no room for another value. */
 static int add_heuristic(struct outgoing *out, PyObject *call_values, PyObject *name,
                          PyObject *heuristic) {
     PyObject *copy = PyDict_Copy(call_values);

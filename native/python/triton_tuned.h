@@ -6,9 +6,9 @@
 
 #include "python.h"
 
-/* Implements triton_tuners(autotuner, run, heuristics, run, members, decided): returns (run,
- * __getitem__) for the class of tuners, followed by the same two for the class of heuristics. The
- * arguments `run` are Triton's own; `members` names a config's values besides its keywords, in
+/* Implements triton_tuners(autotuner, run, heuristics, run, members, decided): returns the pair
+ * (run, __getitem__) for the class of tuners, followed by such a pair for the class of heuristics.
+ * The arguments `run` are Triton's own; `members` names a config's values besides its keywords, in
  * Triton's order; `decided` is the dictionary class that, besides dict, a tuner's cache may have.
  */
 PyObject *silo_py_triton_tuners(PyObject *module, PyObject *args);

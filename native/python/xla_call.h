@@ -22,16 +22,16 @@ struct silo_xla_buffer {
     int32_t rank;     /* number of axes, without the axes of vmap */
     int64_t *dims;    /* points into the call's memory */
     uint64_t bytes;   /* bytes of one example */
-    uint16_t word;    /* index in the call's words that receives the array's address */
-    int16_t alias;    /* the operand whose memory a result uses; -1 if it has its own */
+    uint16_t word;    /* index in the call's `words` of the array's address */
+    int16_t alias;    /* the operand whose memory a result uses; -1 if none */
     bool aligned;     /* the code requires an address that is a multiple of 16 */
     const char *name; /* owned: the name of the parameter */
 };
 
 /* The launch that a frame of XLA requests. XLA's own work evicts this data from the nearest caches,
- * so that a call takes as long as reading the data from memory. For this reason all data of a call
- * follows the struct in one piece. If the frame was seen before, that piece is prefetched while the
- * digest is compared. */
+ * so that a call takes mostly the time of reading the data from memory. All data of a call
+ * therefore follows the struct in one piece, which is prefetched while the digest is compared, if
+ * the frame was seen before. */
 struct silo_xla_call {
     char digest[SILO_XLA_DIGEST];
     int32_t device; /* 0 on a CPU */
@@ -71,7 +71,8 @@ typedef int silo_xla_ask(const char *digest, const char *platform, int32_t devic
 /* The silo_xla_ask function; set by xla_module.c when the module is made. */
 extern silo_xla_ask *silo_xla_resolver;
 
-/* The version of the interface that XLA is told: 0.silo_xla_minor. */
+/* The minor version of XLA's interface that Silo's handlers report to XLA; the major version is 0.
+ */
 extern int32_t silo_xla_minor;
 
 #endif

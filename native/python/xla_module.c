@@ -160,8 +160,8 @@ static int read_buffers(struct silo_xla_call *call, PyObject *operands, PyObject
     return 0;
 }
 
-/* Checks that the code takes arguments of these kinds and that they can be packed without Python
- * objects; -1 with an exception set. */
+/* Checks that the code takes arguments of the kinds in `codes`, and that the arguments can be
+ * packed without Python objects; -1 with an exception set. */
 static int check_packing(const struct silo_xla_call *call, const uint64_t *codes) {
     const struct silo_packing *packing = &call->binding->packing;
     char buffer[64];
