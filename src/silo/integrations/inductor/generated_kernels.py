@@ -155,8 +155,8 @@ def across_of(source: str) -> str:
 
 # Elements of a pointwise block: enough for vector loops, few enough for a core's nearest caches.
 _SPAN = 2048
-# Elements of a row that a reduction reads in one step: usually, and if it keeps a mean and a variance for each of them,
-# which costs divisions when the row ends and they are combined.
+# Elements of a row that a reduction reads in one step: usually, and in a longer row if the reduction keeps a mean and a
+# variance for each of them, which costs divisions when the row ends and they are combined.
 _PIECE, _WELFORD_PIECE = 1024, 128
 # Elements of a tile that is read along one axis and written along the other, and elements along its short axis. The
 # short axis is a whole cache line long, so reads and writes use whole lines.
@@ -219,7 +219,7 @@ def _reduction(kernel: GeneratedKernel) -> Sequence[Mapping[str, int]]:
     x, row = kernel.sizes["x"], kernel.sizes["r0_"]
     outer = "XBLOCK" in kernel.blocks and kernel.is_outer
     rows = min(_ROWS, x, kernel.period or _ROWS)
-    piece = _WELFORD_PIECE if "welford_reduce(" in kernel.source else _PIECE
+    piece = _WELFORD_PIECE if row > _PIECE and "welford_reduce(" in kernel.source else _PIECE
     first_blocks = {"XBLOCK": rows, "R0_BLOCK": 1} if outer else {"XBLOCK": 1, "R0_BLOCK": min(piece, row)}
     return [{name: first_blocks[name] for name in kernel.blocks}]
 

@@ -25,7 +25,7 @@ from silo.integrations.inductor.generated_kernels import (
     without_sorting,
 )
 from silo.integrations.inductor.hook_points import HOOKS, HookPoint, Replacement, fits
-from silo.integrations.inductor.kernel_dimensions import in_dimensions
+from silo.integrations.inductor.kernel_dimensions import for_fusion, in_dimensions
 from silo.kinds.triton.front.adapter import plugin_driver, require_triton
 from silo.launch.torch_versions import judge_inductor
 from silo.machine.process_session import SwitchedOn
@@ -55,7 +55,7 @@ _KEYS = "torch.compiler.config"
 
 # Part of the key of every graph that torch caches on disk. The number increases with each change of the code that
 # Inductor generates with these hook points.
-GRAPH_TAG = "silo-cpu/4"
+GRAPH_TAG = "silo-cpu/5"
 
 # The functions to replace, each with its first parameters in order; further parameters after these are allowed.
 _PLACES = (
@@ -69,6 +69,7 @@ _PLACES = (
     HookPoint("TritonScheduling", "get_backend_features", ("cls", "device")),
     HookPoint("TritonKernel", "should_use_persistent_reduction", ("self",)),
     HookPoint("SIMDScheduling", "get_tiling_and_scores", ("cls", "node_schedule", "numel", "reduction_numel")),
+    HookPoint("SIMDScheduling", "select_tiling", ("cls", "node_schedule", "numel", "reduction_numel")),
     HookPoint("lowering", "index_put_impl_", ("self", "indices", "values", "accumulate", "check")),
 )
 _USED = {
@@ -321,6 +322,7 @@ class _Switch:
             "get_backend_features": without_sorting,
             "should_use_persistent_reduction": rows_in_loops,
             "get_tiling_and_scores": partial(in_dimensions, seams.config),
+            "select_tiling": for_fusion,
             "index_put_impl_": partial(bool_sums_by_torch, import_module(_LOWERING)),
         }
         for point, (holder, _) in seams.found.items():

@@ -7,10 +7,11 @@ divisions. On a CPU these divisions are expensive, and they hide which elements 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from functools import wraps
 from typing import Any
 
-__all__ = ["in_dimensions", "long_enough"]
+__all__ = ["for_fusion", "in_dimensions", "long_enough"]
 
 _MOST_DIMENSIONS = 3
 # The smallest length of the last dimension for which a loop over it pays: in a kernel that transposes tiles (_LEAST),
@@ -35,6 +36,27 @@ def _dimensions(tiling: Mapping[str, Any]) -> list[Any]:
     return [size for name, size in tiling.items() if name in "zyx"]
 
 
+# Whether Inductor asks for a tiling only to decide whether it fuses nodes.
+_for_fusion: ContextVar[bool] = ContextVar("_for_fusion", default=False)
+
+
+def for_fusion(plain: Any) -> Any:  # noqa: ANN401  # a class method
+    """Wraps ``SIMDScheduling.select_tiling``: Inductor fuses nodes by its own tilings, in which dimensions are joined.
+
+    Inductor does not fuse a pointwise node with a reduction if the node's tiling has several dimensions.
+    """
+
+    @wraps(plain.__func__)
+    def select_tiling(cls: Any, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401
+        token = _for_fusion.set(True)
+        try:
+            return plain.__func__(cls, *arguments, **named)
+        finally:
+            _for_fusion.reset(token)
+
+    return classmethod(select_tiling)
+
+
 def in_dimensions(config: Any, plain: Any) -> Any:  # noqa: ANN401  # a class method
     """Wraps ``SIMDScheduling.get_tiling_and_scores``: pointwise Triton kernels for the CPU keep up to 3 dimensions."""
 
@@ -48,7 +70,7 @@ def in_dimensions(config: Any, plain: Any) -> Any:  # noqa: ANN401  # a class me
         **named: Any,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401
         found: Any = plain.__func__(cls, node_schedule, numel, reduction_numel, *rest, **named)
-        if reduction_numel != 1 or not _for_cpus(cls, node_schedule):
+        if _for_fusion.get() or reduction_numel != 1 or not _for_cpus(cls, node_schedule):
             return found
         # Inductor itself keeps several dimensions only if accesses go along different ones
         transposes = len(_dimensions(found[0])) > 1

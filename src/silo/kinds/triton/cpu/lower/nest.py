@@ -24,6 +24,7 @@ from silo.kinds.triton.cpu.lower.index import Index, combine, linear_index, rema
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.lower.messages import checked_expression
 from silo.kinds.triton.cpu.lower.nest_loops import NestLoops, holds_within, unless_masked
+from silo.kinds.triton.cpu.lower.uniform_masks import joined_mask
 from silo.kinds.triton.front.operations import arith, tt
 from silo.kinds.triton.front.operations.further_dialects import MIRROR
 from silo.kinds.triton.front.operations.operation_table import CHECKS, SHUFFLES, VIEWS
@@ -224,6 +225,9 @@ class Nest(NestLoops):
             return quotient
         if operation.name == arith.SELECT and self.fast and (chosen := self._chosen(operation, index)):
             return chosen
+        joins = operation.name == arith.ANDI and value.type.element == "i1" and not (scope.reference or self.flat)
+        if joins and (joined := joined_mask(self, operation, index)) is not None:
+            return self.put("uint8_t", f"(uint8_t)({joined})", self.depth)
         names = [self.value(operand, index) for operand in operation.operands]
         if operation.name in CHECKS:  # always in the innermost body, because a check has to look at each element
             text = checked_expression(scope, operation, names, linear_index(index, value.type.shape), index)

@@ -90,7 +90,7 @@ def _conjunction(condition: Value, index: Index) -> list[tuple[Value, Index]]:
     return [(operand, index) for operand in operation.operands] if operation.name == arith.ANDI else []
 
 
-# ---- Rows of a known length that is no power of two ----
+# ---- Rows of a known length that is not a power of two ----
 
 _BELOW = re.compile(r"nest_below\(.*, \(int64_t\)\(\(int32_t\)([0-9]+)\), limit\)")
 

@@ -147,6 +147,9 @@ _SHORT_LOOP = 128
 _READ = re.compile(r"\[|(?:^|[(?:]) ?\*")  # matches an array element or a dereferenced pointer
 _OWN = re.compile(r"b[0-9]+\[[i0-9 ()*+]*\]")  # matches an element of scratch memory, by the indices of loops alone
 _WORD = re.compile(r"[A-Za-z_]\w*")
+# matches a masked access, its mask and its value without an access; gcc does not vectorise all choices within a choice
+_CHOICE = re.compile(r"(t[0-9]+) \? ([*\w\[\]() ]+) : ([^*\[?]+)")
+_POINTED = re.compile(r"(?<![\w)] )\*(\w+)")  # matches a dereferenced pointer, and no product
 _VECTOR_CALL = re.compile(r"silo_(exp2?)_f32\((\w+)\)")  # functions that are faster for the lanes of a whole vector
 _CALL = re.compile(r"silo_(?!bf16_to_f32|f16_to_f32)\w+\(")
 # C types of accumulators that are reduced in vector lanes: elements of four bytes fill one vector, of eight bytes two.
@@ -297,8 +300,9 @@ class _Lanes:
 def _in_lanes(loop: For, state: _State, ctypes: Mapping[str, str]) -> list[Statement]:
     """The loop in blocks of one vector each; unchanged if not even one block would be full.
 
-    A long body without reductions is compiled once, for blocks that all have a mask; a short body twice, because masked
-    loads and stores take up to a fifth longer than the others.
+    A long body without reductions is compiled once, for blocks that all have a mask. A short body is compiled twice,
+    because masked loads and stores take up to a fifth longer than the others, and so is a body that gathers elements,
+    because gcc does not vectorise all gathers with a mask.
     """
     lanes = state.lanes
     changed = {statement.target for statement in loop.body if isinstance(statement, Assign)}
@@ -316,7 +320,7 @@ def _in_lanes(loop: For, state: _State, ctypes: Mapping[str, str]) -> list[State
         return [loop]
     if not loop.reductions:
         block = state.name("vector")
-        if not _is_brief(loop):
+        if not (_is_brief(loop) or _gathers(loop)):
             return [For(block, loop.start, loop.end, _masked_block(loop, [], state, block), str(lanes))]
         full_end, lane = state.name("whole"), state.name("lane")
         return [
@@ -369,6 +373,13 @@ def _is_brief(loop: For) -> bool:
     """Whether the body has few statements and calls no functions, so that the masks are much of its time."""
     texts = [text for statement in loop.body for text in _texts(statement)]
     return len(loop.body) <= _BRIEF_BODY and not any(_CALL.search(text) for text in texts)
+
+
+def _gathers(loop: For) -> bool:
+    """Whether the body reads elements through pointers that it computes for each iteration."""
+    defined = {statement.name for statement in loop.body if isinstance(statement, Define)}
+    values = [statement.value or "" for statement in loop.body if isinstance(statement, Define)]
+    return any(pointer in defined for value in values for pointer in _POINTED.findall(value))
 
 
 def _started(all_lanes: list[_Lanes], state: _State) -> list[Statement]:
@@ -455,6 +466,8 @@ def _masked_block(loop: For, all_lanes: list[_Lanes], state: _State, first: str)
         match statement:
             case Define(_, _, value) if filled and value is not None and _OWN.fullmatch(value):
                 body.append(statement)
+            case Define(ctype, name, value) if value is not None and (choice := _CHOICE.fullmatch(value)):
+                body.append(Define(ctype, name, f"({on} & {choice[1]}) ? {choice[2]} : {choice[3]}"))
             case Define(ctype, name, value) if value is not None and _READ.search(value):
                 body.append(Define(ctype, name, f"{on} ? ({value}) : 0"))
             case Assign(target, value, condition) if target in lanes or (filled and _OWN.fullmatch(target)):

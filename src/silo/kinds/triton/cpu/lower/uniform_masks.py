@@ -1,0 +1,92 @@
+"""Joins the conditions of a mask that are the same for a whole row with a comparison that varies along the row.
+
+gcc makes a vector of a bool that is the same for all lanes by about 30 scalar instructions. So such a condition is put
+into the bound of the comparison: ``(i < n) & same`` becomes ``i < bound``. If ``same`` is false, ``bound`` is the least
+integer, and no ``i`` is below it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from silo.kinds.triton.cpu.analysis.value_properties import is_unit_reshape
+from silo.kinds.triton.cpu.lower.index import Index, remap
+from silo.kinds.triton.front.operations import arith, tt
+from silo.kinds.triton.front.operations.operation_table import VIEWS
+from silo.kinds.triton.front.ssa import Operation, Value
+
+if TYPE_CHECKING:
+    from silo.kinds.triton.cpu.lower.nest import Nest
+
+__all__ = ["joined_mask"]
+
+# Predicates of arith.cmpi, by its definition in MLIR, and the bounds than which no 32-bit integer is less or greater.
+_LESS, _GREATER, _AT_LEAST = 2, 4, 5
+_NEVER_LESS, _NEVER_GREATER = "(-2147483647 - 1)", "2147483647"
+_MOST = 32  # the most conditions of a mask that are joined
+
+
+def joined_mask(nest: Nest, operation: Operation, index: Index) -> str | None:
+    """The C text of a conjunction whose uniform conditions are joined with a comparison of 32-bit integers.
+
+    ``operation`` is an arith.andi of masks at ``index``. Returns None if none of its conditions is the same for the
+    whole innermost loop, or none is a comparison of an integer that varies with a bound that does not.
+    """
+    conditions = _conditions(nest, operation, index)
+    if len(conditions) > _MOST:
+        return None
+    names = [nest.value(value, at) for value, at in conditions]
+    uniform = [name for name in dict.fromkeys(names) if nest.level(name) < nest.depth]
+    varying = [place for place, name in zip(conditions, names, strict=True) if nest.level(name) == nest.depth]
+    if not uniform or not varying:
+        return None
+    for place in varying:
+        if (bounded := _bounded(nest, place, uniform)) is not None:
+            others = [nest.value(value, at) for value, at in varying if (value, at) != place]
+            return " & ".join([f"({bounded})", *(f"({name})" for name in dict.fromkeys(others))])
+    return None
+
+
+def _conditions(nest: Nest, operation: Operation, index: Index) -> list[tuple[Value, Index]]:
+    """The masks that a conjunction consists of, each with its index, behind views and further conjunctions."""
+    found: list[tuple[Value, Index]] = []
+    pending = [(operand, index) for operand in reversed(operation.operands)]
+    while pending:
+        value, at = pending.pop()
+        value = nest.scope.resolve(value)
+        owner = value.owner
+        if owner is None or not value.type.tensor or nest.scope.buffer(value) is not None:
+            found.append((value, at))
+        elif (
+            owner.name in VIEWS
+            and owner.operands[0].type.tensor
+            and not (owner.name == tt.RESHAPE and not is_unit_reshape(owner))
+        ):
+            pending.append((owner.operands[0], remap(owner, at)))
+        elif owner.name == arith.ANDI:
+            pending.extend((operand, at) for operand in reversed(owner.operands))
+        else:
+            found.append((value, at))
+    return found
+
+
+def _bounded(nest: Nest, place: tuple[Value, Index], uniform: list[str]) -> str | None:
+    """The C text of a comparison that is also false if a condition of ``uniform`` is; None if it has another form."""
+    value, at = place
+    compare = value.owner
+    if compare is None or compare.name != arith.CMPI or compare.operands[0].type.element != "i32":
+        return None
+    left, right = (nest.value(operand, at) for operand in compare.operands)
+    predicate = compare.attributes["predicate"]
+    if nest.level(left) < nest.depth:
+        left, right = right, left
+        predicate = {_LESS: _GREATER, _GREATER: _LESS}.get(predicate) if isinstance(predicate, int) else None
+    if nest.level(left) < nest.depth or nest.level(right) == nest.depth:
+        return None
+    if predicate == _AT_LEAST and right == "((int32_t)0)":
+        predicate, right = _GREATER, "-1"
+    if predicate not in {_LESS, _GREATER}:
+        return None
+    never, sign = (_NEVER_LESS, "<") if predicate == _LESS else (_NEVER_GREATER, ">")
+    bound = nest.put("int32_t", f"{' & '.join(uniform)} ? {right} : {never}", nest.level(*uniform, right))
+    return f"{left} {sign} {bound}"
