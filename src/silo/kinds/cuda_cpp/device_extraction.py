@@ -144,7 +144,9 @@ def device_texts(text: str, headers: Mapping[str, str], used: Iterable[str], ent
 
 
 def _joined(macro: str, names: Iterable[str]) -> set[str]:
-    """Returns those of ``names`` that a macro may make by ``##``. ``macro`` is the macro's definition without its name.
+    """Returns the names in ``names`` that a macro may make by ``##``.
+
+    ``macro`` is the macro's definition without its name.
 
     >>> sorted(_joined("(T, f) void k_##T() { run_##T##_##f(0); }", ["run_int_g", "runs", "k_a", "f"]))
     ['k_a', 'run_int_g']

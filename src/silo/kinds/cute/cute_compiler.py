@@ -161,7 +161,10 @@ class _Cleaner:
         self.module: Any = None
 
     def __call__(self, _owner: object, module: Any, _function: str) -> None:  # noqa: ANN401
-        """Cleans ``module``: the DSL calls this hook after it has traced the module and before it writes it."""
+        """Removes source locations and prints from ``module``, in place.
+
+        The DSL calls this hook after it has traced the module and before it writes it.
+        """
         for operation in module.body.operations:
             if operation.operation.name == "func.func":
                 for block in operation.regions[0].blocks:
@@ -175,7 +178,10 @@ class _Cleaner:
 
 
 def _cleaned(artifact: Any, clean: _Cleaner, modules: DslBindings) -> Any:  # noqa: ANN401  # artifacts of the DSL
-    """Returns the artifact without source locations and prints; used with a DSL without hooks. Rewrites its module."""
+    """Returns the artifact without source locations and prints. Rewrites its module.
+
+    Used with a release of the DSL that calls no hook between tracing and writing.
+    """
     with modules.context():
         module = modules.ir.Module.parse(artifact.get_bitcode())
         clean(None, module, "")

@@ -70,7 +70,9 @@ def _mixed(job: EmulatorJob, target: Target, clang: CCompiler) -> Mixed | None:
 
 @lru_cache(maxsize=64)
 def _compiled(kernel: str, job: EmulatorJob, effects: tuple[Effect, ...], target: Target, clang: CCompiler) -> _Code:
-    job = replace(job, waits=True)  # each thread needs its own stack, so that threads can run in any order
+    # each emulated thread gets a stack of its own, so that the check can switch between threads and run them in any
+    # order
+    job = replace(job, waits=True)
     x, y, z = job.group
     launch = LaunchInfo(
         entry=_ENTRY,

@@ -103,7 +103,7 @@ def _facts(parameter: Parameter, attributes: tuple[tuple[str, object], ...], sou
 
 
 def config_of(call: CompileCall, kernel: str) -> Config:
-    """A config with those compile options of a request that differ from the defaults of the request's target.
+    """The config of a compile request: its options that differ from the defaults of the request's target.
 
     Raises:
         SourceError: an option is set that Silo cannot express, so the code would be misidentified.
@@ -112,9 +112,9 @@ def config_of(call: CompileCall, kernel: str) -> Config:
 
 
 def options_config(given_options: Mapping[str, Any], target: Any, kernel: str) -> Config:  # noqa: ANN401  # Triton's GPUTarget
-    """A config with those of ``given_options`` that differ from the defaults of ``target``, and with all launch sizes.
+    """The config of the options in ``given_options`` that differ from the defaults of ``target``.
 
-    ``num_warps``, ``num_stages`` and ``num_ctas`` are always part of the config. Raises SourceError as
+    The config has ``num_warps``, ``num_stages`` and ``num_ctas`` even if they equal the defaults. Raises SourceError as
     :func:`config_of` does.
     """
     usual = default_options(target)

@@ -177,7 +177,7 @@ _PLAIN = (bool, int, float, str, tuple, type(None))
 def read_attributes(function: Any) -> str:  # noqa: ANN401  # Triton's JITFunction
     """The kernel's fingerprint if it reads a value as an attribute (``helper.CONST``); "" otherwise.
 
-    Also "" for a kernel that Silo cannot read; then only Triton's own key counts.
+    Returns "" also if Silo cannot read the kernel's source. For "", the caller leaves Triton's cache key as it is.
     """
     if not _may_read(function, set()):
         return ""

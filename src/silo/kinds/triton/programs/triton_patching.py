@@ -193,7 +193,9 @@ class _Switch:
         self._left_alone = ""
         self._situations: Any = None
         self._methods: tuple[Any, Any] | None = None  # our run and __getitem__
-        self._held = False  # whether a launcher calls our methods itself, so that they must work until the process ends
+        # whether `served_run` has returned our `run` to a launcher, so that our methods must work until the process
+        # ends
+        self._held = False
         self._unlock: Any = None  # calling this function makes the lock file or the store stop deciding for tuners
         self._searches: Any = None  # watches tuners that measure
         self._unwatch: Any = None  # calling this function makes launches stop waiting for compiles in workers

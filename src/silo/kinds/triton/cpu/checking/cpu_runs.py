@@ -267,10 +267,11 @@ _CLOCK_BYTES = 1 << 28  # the most memory for the vector clocks of atomics
 # as ordered after all other programs, so some races may be missed.
 _CLOCK_PROGRAMS = 1 << 14
 _OTHER_ORDER_STEPS = 1 << 20
-# The numbers of the values that may replace a doubtful value; `lower.messages` emits the values. 1 and 2 differ much
-# from the doubtful value. 3 is 0, an offset inside of the array, and replaces only a product that may have wrapped: if
-# a mask that is computed from the wrapped product hides its use, the replacement changes the mask, and so shows the
-# fault.
+# A doubtful value is one on which no result may depend, such as an offset that wrapped. Further runs replace it, to
+# show whether a result depends on it. These are the numbers of the replacements, which `lower.messages` writes as C
+# text. 1 and 2 differ much from the doubtful value. 3 is the value 0, which is a valid offset into any array; it
+# replaces only a product that may have wrapped. If a mask that is computed from the wrapped product hides the
+# product's use, the replacement changes the mask, and so shows the fault.
 _OTHERS = (1, 2)
 _IN_RANGE = 3
 # Bytes with which unset memory is filled to find out whether a result depends on it: zero, and large positive numbers.
@@ -442,7 +443,7 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
     def _doubts(self, fault: CpuFault | None) -> Iterable[Doubt[CpuFault | CpuSuspect]]:
         """The first read of unset memory, then the sites with doubtful results, in the order of their first results.
 
-        With a fault, only doubts are returned that may explain why an access went to a wrong address.
+        If ``fault`` is passed, yields only the doubts that may explain why an access went to a wrong address.
         """
         if fault is not None and fault.kind not in _OF_ADDRESSES:
             return

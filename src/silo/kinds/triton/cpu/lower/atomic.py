@@ -240,10 +240,10 @@ _SYSTEM = 3  # Triton's MemSyncScope "system": other devices and processes may a
 def plain_updates(
     scope: LoweringScope, nest: Nest, operation: Operation, names: list[str], mask: str
 ) -> list[Statement]:
-    """The code of an atomic for a call whose variable ``alone`` is set: plain updates, in the order of the elements.
+    """The code of an atomic for a launch in which the C variable ``alone`` is set: plain updates, in order.
 
-    [] if the operation has to stay atomic. ``names`` are the pointer and the value of one element in ``nest``, ``mask``
-    is the C condition under which it is updated ("" for always).
+    The order is that of the elements. Returns [] if the operation has to stay atomic. ``names`` are the pointer and the
+    value of one element in ``nest``; ``mask`` is the C condition under which the element is updated ("" for always).
     """
     kind = _updates(operation)
     if scope.reference or not scope.in_kernel or not kind:
@@ -299,10 +299,11 @@ def _by_tiles(
 
 
 def _where_they_are(scope: LoweringScope, shape: tuple[int, ...], operation: Operation, update: str) -> list[Statement]:
-    """Updates at addresses that are computed on the spot, not read from a buffer; consecutive addresses are vectorised.
+    """The loops of plain updates whose addresses are computed where they are used, not read from a buffer.
 
-    No update changes a value that a later update uses: the values were loaded before, or their loads read no other
-    element's address (``CpuOptions.elements_apart``).
+    The loop over consecutive addresses is vectorised. That needs each update to leave the operands of all later updates
+    unchanged. It does: an operand was loaded before the loops, or ``CpuOptions.elements_apart`` promises that its load
+    reads no other element's address.
     """
     pointer, value = operation.operands[:2]
 

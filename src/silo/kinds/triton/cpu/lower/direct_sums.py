@@ -78,7 +78,7 @@ def lower_direct_sum(scope: LoweringScope, steps: Sequence[Step]) -> bool:
 
 
 def _parts(scope: LoweringScope, steps: Sequence[Step]) -> tuple[Operation, Operation, Operation] | None:
-    """The load, the running sum and the store, if ``steps`` are these three of one row; else None."""
+    """The load, the running sum and the store of one row, if ``steps`` are exactly these operations; else None."""
     match steps:
         case [
             NestGroup(sinks=[BufferFill(value=value, target=target, staged=False)], checks=[]),

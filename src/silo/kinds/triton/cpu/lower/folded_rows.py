@@ -28,8 +28,8 @@ __all__ = ["RowOfNest", "fold_rows", "rows_to_fold"]
 _MOST_VECTORS = 4  # the most vectors of a row: in longer rows, combining the lanes takes a small part of the time
 _FEWEST_ROWS = 4
 _VECTOR_BITS = (
-    # the fewest bits of a vector: shorter vectors have no masks, so the elements of a row after its last full vector
-    # have no lanes
+    # the fewest bits of a vector: shorter vectors have no masks, so they cannot accumulate the elements after a row's
+    # last full vector
     512
 )
 
@@ -46,7 +46,7 @@ class RowOfNest:
 def rows_to_fold(
     scope: LoweringScope, nest: Nest, row: RowOfNest, accumulators: Sequence[tuple[str, str, Accumulation]]
 ) -> int:
-    """The number of rows whose lanes are combined together; 0 if the lanes of each row are combined alone."""
+    """The number of rows whose lanes (partial results) are combined together; 0 if each row is combined by itself."""
     lanes, loop = lanes_of(scope.options.vector_bits), row.loops[0]
     if (
         scope.options.vector_bits < _VECTOR_BITS

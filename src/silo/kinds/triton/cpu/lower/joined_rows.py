@@ -159,7 +159,7 @@ def whole_tile(
         if neutral is None or not _equals_after(scope, nest, row.operation.operands[0], axes, neutral, axis, counts):
             return WholePart(name, rows, every)
     last = scope.name("last")
-    # `some` is also 0 if the number of leading rows is unknown; then every row may change the results.
+    # `some` is 0 if the number of leading rows is 0 or unknown; then every row may change the results.
     scope.emit(Define("int64_t", last, f"{some} ? ({some} + {count - 1}) & -{count} : {every}"))
     return WholePart(name, rows, last)
 
@@ -173,9 +173,9 @@ def _equals_after(
     axis: int,
     counts: frozenset[str],
 ) -> bool:
-    """Whether ``value`` equals ``number`` in the rows along ``axis`` after any of ``counts``, numbers of leading rows.
+    """Whether ``value`` equals ``number`` in every row along ``axis`` that comes after any of ``counts`` leading rows.
 
-    ``axes`` holds the nest's axis for each dimension of ``value``.
+    ``counts`` are C names of numbers of rows. ``axes`` holds the nest's axis for each dimension of ``value``.
     """
     operation = value.owner
     while operation is not None and (operation.name in VIEWS or operation.name == arith.EXTF):
@@ -200,7 +200,8 @@ def join_rows(
     """The loop over the rows, ``count`` rows at a time up to their common limit.
 
     A row's limit is the number of its leading elements that need no mask. ``common`` is the C name of the limit that
-    all ``count`` rows share, 0 if their limits differ; ``single`` handles the elements of one row after it.
+    all ``count`` rows share, 0 if their limits differ; ``single`` handles the elements of one row after the common
+    limit.
     """
     inside = _inside(parts)
     if not inside:
@@ -241,8 +242,8 @@ def join_rows(
     summed: list[Statement] = [columns("0", parts.end, parts.values, parts.rows)]
     extent = str(nest.shape[nest.axes[-1]])
     if parts.end != extent and int(extent) <= _NARROW and len(parts.values) <= _FEW:
-        # With a constant extent, the C compiler can unroll the loop over these few vectors. Elements after the end are
-        # read as zeros, and change results that nothing uses.
+        # With a constant extent, the C compiler can unroll the loop over these few vectors. Loads of elements after the
+        # end of a row are replaced by zeros; the results of these elements are not used.
         masked = _up_to(scope, nest, parts) if scope.options.vector_bits == _MASKING_BITS else None
         if masked is not None:
             summed = [columns("0", extent, masked, parts.rows)]
@@ -261,7 +262,7 @@ def join_rows(
 def _up_to(scope: LoweringScope, nest: Nest, parts: JoinedRows) -> list[Statement] | None:
     """The ``values`` of ``parts`` for any element of a row, with zeros instead of loads for elements after the end.
 
-    None if a value reads memory in another way, or may divide integers.
+    None if a value reads memory other than by the loop's index, or may divide integers.
     """
     inside = scope.name("on")
     result: list[Statement] = [Define("int32_t", inside, f"{nest.inner} < {parts.end}")]

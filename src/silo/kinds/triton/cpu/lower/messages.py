@@ -168,7 +168,10 @@ _HOLDS = {"device_assert": "SILO_CHECK_ASSERT", "assume": "SILO_CHECK_ASSUME"}
 
 
 def checked_statement(scope: LoweringScope, operation: Operation) -> Statement | None:
-    """The statement of a check operation on scalars whose result is unused; None if the operation is an expression."""
+    """The C statement of a check operation on scalars that is executed for its effect alone.
+
+    Returns None for a check operation whose result is used: it becomes an expression (:func:`checked_expression`).
+    """
     scope.pieces.add("check")
     match operation.name:
         case further_dialects.BEGIN:
@@ -245,7 +248,7 @@ def _hint(operation: Operation, value: str, lane: str, index: Sequence[str]) -> 
 
 
 def _suspect(scope: LoweringScope, operation: Operation, operands: Sequence[str], lane: str) -> str:
-    """The C expression of the value itself, or of one of three replacements, as the check selects at run time."""
+    """The C expression of a value, or of one of three replacements if the check chooses one at run time."""
     value, *facts = operands
     condition = _SUSPICIONS[str(operation.attributes["what"])](scope, operation, value, facts)
     others = _others(operation.result.type, str(operation.attributes["what"]), value)

@@ -761,7 +761,10 @@ class Nest(NestLoops):
         return list(dict.fromkeys(limits)), self.loops_over[-1][1]
 
     def mask_limits(self) -> list[str]:
-        """The distinct limits that masks set: the first of ``limit_statements``, without those of the runs."""
+        """The distinct limits that masks set.
+
+        They come first in :meth:`limit_statements`, where the limits that runs set follow.
+        """
         return list(dict.fromkeys(self.limits))
 
 

@@ -109,7 +109,10 @@ def usual_length(limits: Sequence[str], extent: int) -> int:
 
 
 def reads_in_steps(body: Sequence[Statement], inner: str) -> bool:
-    """Whether ``body`` reads elements that are several elements apart, which needs no gathers if a mask is absent."""
+    """Whether ``body`` reads elements at a constant distance of several elements (``[index * step]``).
+
+    Without a mask, the C compiler can load such elements without gather instructions.
+    """
     texts = [statement.value or "" for statement in body if isinstance(statement, Define)]
     return any(f"[{inner} * " in text for text in texts)
 

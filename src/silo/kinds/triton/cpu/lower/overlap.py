@@ -91,7 +91,7 @@ def _pair(one: _Range, two: _Range, shape: tuple[int, ...]) -> str:
     return f"{disjoint} || ({' && '.join([*same, *one.injective])})"
 
 
-# ---- The check of finished statements that buffers which share memory are never in use at the same time ----
+# ---- The check, made on finished statements, that no two buffers which share memory are in use at once ----
 
 _NAME = re.compile(r"\bb\d+\b")
 

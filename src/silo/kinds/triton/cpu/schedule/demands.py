@@ -52,7 +52,7 @@ class Demand:
 
 
 def whole_demand(group: NestGroup) -> Demand:
-    """The demand of a nest that uses an element of the value at each of its own indices."""
+    """Returns the demand of a nest that uses, at each of its indices, the value's element at the same index."""
     return Demand(group, identity=True, inner=group.inner)
 
 
@@ -157,8 +157,8 @@ def lone_dot(plan: BlockSchedule, carried: list[Carried]) -> DotStep | None:
     step = block_steps[0] if len(block_steps) == 1 else None
     if not isinstance(step, DotStep):
         return None
-    # The body's scalar operations must be free of effects: those of the first iteration that turns out not to be part
-    # of the product are evaluated twice.
+    # The body's scalar operations must be free of effects: in the first iteration that turns out not to be part of the
+    # product, they are evaluated twice.
     if any(isinstance(other, ScalarStep) and other.operation.name in EFFECTS for other in plan.steps):
         return None
     plain = step.accumulator is None and not step.fresh and step.target.type.element not in HALVES

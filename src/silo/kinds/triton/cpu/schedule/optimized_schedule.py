@@ -215,7 +215,7 @@ class _Planner:
         if target is None or target in self.barred:
             target = result
         fill = None
-        # without -0.0, because the sign of a zero result could differ
+        # -0.0 does not count as zero: adding to 0.0 instead of -0.0 could change the sign of a zero result
         fresh = str(constant_scalar(accumulator)) in {"0", "0.0"}
         if accumulator is not target and not fresh:
             fill = BufferFill(accumulator, target)
@@ -297,7 +297,8 @@ class _Planner:
         if group.shape != shape:
             return False
         filled = {other.target for other in group.sinks if isinstance(other, BufferFill)}
-        # Values computed before the first store or reduction of the group cannot depend on any of them.
+        # Values computed before the first store or reduction of the group cannot depend on any store or reduction of
+        # the group.
         positions = [self.position[other.operation] for other in group.sinks if not isinstance(other, BufferFill)]
         reach = self._reach(_roots(sink), since=-1 if filled else min(positions))
         if reach & group.reduced or reach & filled:
@@ -519,9 +520,11 @@ class _Planner:
         return None
 
     def _store_before(self, load: Operation, order: dict[Step | None, int], last: int) -> Step | None:
-        """The first step up to ``last`` with a store after ``load`` in the program.
+        """The first step, up to and including number ``last``, with a store that follows ``load`` in the program.
 
-        Stores that a run-time check can cover do not count; the check is added to the step.
+        None if no step has such a store. None also if only step ``last`` has one and it cannot change the loaded
+        elements: ``CpuOptions.elements_apart`` promises that, or run-time checks of the addresses, which are added to
+        the step.
         """
         step = self.steps[last] if last < len(self.steps) else None
         if not isinstance(step, NestGroup):

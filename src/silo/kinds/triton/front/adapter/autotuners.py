@@ -226,7 +226,11 @@ def benchmark_replaced(tuner: Any, benchmark: Any) -> Generator[None]:  # noqa: 
 
 
 class TunerDecision(dict[TunerKey, Any]):
-    """A tuner's decisions, from key to config; looking up a missing key calls the callbacks of the newest watch."""
+    """The dictionary in which a tuner keeps its decisions, from key to config.
+
+    If it lacks a key, ``key in decisions`` calls the callbacks of the newest watch and stores the config that they
+    return. A new decision is passed to the callbacks too, and the config that they return is stored.
+    """
 
     def __init__(self, decided: dict[TunerKey, Any], tuner: Any) -> None:  # noqa: ANN401
         super().__init__(decided)

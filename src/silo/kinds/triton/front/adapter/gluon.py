@@ -1,6 +1,6 @@
-"""Recognises Gluon's kernels and layouts, and converts layouts, also those of tensor descriptors, to values and back.
+"""Recognises Gluon's kernels and layouts, and converts layouts to values and back.
 
-These values can be part of keys and manifests.
+The layouts of tensor descriptors are among them. The values can be part of keys and manifests.
 """
 
 from __future__ import annotations

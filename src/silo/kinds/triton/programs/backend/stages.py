@@ -36,9 +36,9 @@ __all__ = ["CpuStages", "compile_check", "concrete_target", "front_end", "parse_
 
 
 def concrete_target(target: Any) -> Target:  # noqa: ANN401  # Triton's
-    """Silo's target for one of Triton's.
+    """Converts one of Triton's target objects to Silo's target.
 
-    If Triton's target has no arch, as when torch passes it, the result is this machine's level.
+    If Triton's object has no arch, as when torch makes it, the result is this machine's level.
     """
     return Target("cpu", target.arch) if target.arch else host_target()
 
@@ -51,7 +51,10 @@ def front_end(target: Any) -> CpuFrontEnd:  # noqa: ANN401  # Triton's
 
 
 def parse_options(front: CpuFrontEnd, options: Mapping[str, Any]) -> Any:  # noqa: ANN401  # the front end's
-    """Parses options as the front end does. Silo's checks keep assertions, and leave out Triton's overflow checks."""
+    """Parses options as the front end does.
+
+    With ``SILO_CHECK=1``, assertions stay and Triton's overflow checks are left out.
+    """
     checked = {"debug": True, "sanitize_overflow": False} if settings().check else {}
     return front.parse_options({**options, **checked})
 

@@ -31,7 +31,8 @@ __all__ = [
 # the fewest configs for which a tuner's measurements are shortened; with fewer, short measurements save nothing
 LEAST_CONFIGS = 4
 _NEAR_PERMILLE = 250  # the possible error of a short measurement
-# the difference that full measurements of equally fast configs may show, because they are not taken in turns
+# The greatest difference between full measurements of equally fast configs: they are made one after the other, and the
+# machine's speed may change in between.
 _CLOSE_PERMILLE = 30
 _LEAST_ROUNDS, _MOST_ROUNDS = 3, 8
 # Milliseconds of a short measurement, and of warming up: _COLD_MS after a pause, in which clock rates may have dropped.
@@ -170,7 +171,8 @@ class ShortSearch:
 
     ``run`` calls the tuner's own measurement of the config at a position.
 
-    ``shorts``, ``fulls`` and ``turns`` count measurements: short ones of all configs, full ones, and those in races.
+    ``shorts`` counts the short measurements of all configs, ``fulls`` the full measurements, and ``turns`` the short
+    measurements in turns (races) of the configs that are close to the fastest.
     """
 
     tuner: Any

@@ -44,9 +44,10 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The step ``name`` of the table of instructions, applied to the nodes ``sources``.
+    """The result, of ``width`` bits, of the instruction ``name`` with the nodes ``sources`` as operands.
 
-    The result has ``width`` bits.
+    ``name`` is a key of the table of instructions (``ptx_table``). For an instruction on packed elements, the node is
+    the result for one element.
     """
 
     name: str
