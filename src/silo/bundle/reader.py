@@ -71,7 +71,7 @@ __all__ = [
 ]
 
 
-# ---- The manifest as values ----
+# ---- The manifest's parts as objects of silo.core ----
 
 
 class Manifest:

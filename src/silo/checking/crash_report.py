@@ -39,10 +39,10 @@ _MOST_MANIFEST = 256 << 20
 
 @frozen
 class CrashCause:
-    """Why a report was written: ``kind`` is "signal", "device error", "hang" or "request".
+    """The reason why a report was written: ``kind`` is "signal", "device error", "hang" or "request".
 
-    ``kernel`` and ``program`` name the program of a CPU kernel that received a signal; ``address`` is the address that
-    it accessed.
+    If a CPU kernel received a signal, ``kernel`` and ``program`` are its name and the indices of the program that ran,
+    and ``address`` is the address that this program accessed.
     """
 
     kind: str

@@ -61,9 +61,10 @@ class KnownDigest:
 
 
 def known_digest(content: str, exists: Callable[[str], bool]) -> KnownDigest | None:
-    """Returns the stored digest of the files whose bytes have the hash ``content``, or None.
+    """Returns the stored digest of the files whose bytes have the hash ``content``; None without a valid one.
 
-    ``exists`` returns whether a dotted name is a module now.
+    ``exists`` returns whether a module with a dotted name exists now. A digest is valid only if ``exists`` returns the
+    same for each name in ``KnownDigest.names`` as when the digest was stored.
     """
     for path in (_shipped_file(), _cache_file()):
         digest = _read(path).get(content)
@@ -291,7 +292,7 @@ def _folder(package: str) -> Path:
 def _finder(packages: Iterable[str]) -> Callable[[str], bool]:
     """Returns a function that decides whether a dotted name is a module of Silo or of another package.
 
-    The other packages are the top-level packages of ``packages``.
+    The other packages are the top-level packages that contain ``packages``.
 
     The function looks for files and imports no module.
     """

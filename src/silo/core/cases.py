@@ -411,9 +411,10 @@ class Case:
     def unchanged(self, names: Sequence[str], declared: Collection[str]) -> dict[str, Handle]:
         """Returns the arrays that a launch must not change, by argument.
 
-        These are the arrays made with values that neither the case nor the kernel declares as written. ``declared`` are
-        the arguments that the kernel's own declaration names as written. The result is empty for a case that neither
-        expects nor changes any array: such a case is for tuning alone.
+        They are the arrays that are made with values (not by ``make.empty``), except the arrays that the kernel writes:
+        the arrays in ``expected``, ``changes`` and ``declared`` (the arguments that the kernel's own declaration names
+        as written). The result is empty for a case without ``expected`` and ``changes``, because such a case is
+        for tuning alone.
         """
         bound = {
             name: argument.handle if isinstance(argument, DescriptorHandle) else argument

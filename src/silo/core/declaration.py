@@ -135,7 +135,7 @@ class CompilerDeclaration:
         return Accepted("it is declared to")
 
     def own(self, options: tuple[tuple[str, Value], ...]) -> tuple[tuple[str, Value], ...]:
-        """Returns those of a config's options that this compiler declares.
+        """Returns the options of a config that this compiler declares.
 
         The code that the compiler makes does not depend on the other options.
         """

@@ -195,7 +195,8 @@ def precomputed(table: Sequence[tuple[Mapping[str, Value], Sequence[Size] | Grid
     if not table:
         raise ExpressionError("a table of grids without entries gives no grid")
     entries = [(_matches(values), _as_grid(grid)) for values, grid in sorted(table, key=lambda entry: -len(entry[0]))]
-    # The grid of configs without an entry. The requirement refuses them, and every launcher refuses a negative axis.
+    # Configs without an entry get an axis of -1: the requirement below excludes these configs from the space, and every
+    # launcher refuses a negative axis.
     axes: tuple[Node, Node, Node] = (Const(-1), Const(-1), Const(-1))
     for matches, grid in reversed(entries):
         x, y, z = (make(OpKind.SELECT, matches, own, other) for own, other in zip(grid.axes, axes, strict=True))

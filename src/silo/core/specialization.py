@@ -122,7 +122,7 @@ class Specialization(Persisted):
 
     @property
     def passed(self) -> HeldExtents | None:
-        """The dynamic layouts, whose extents and strides are passed to the code; None without dynamic layouts."""
+        """The arrays of dynamic layout, whose extents and strides are passed to the code; None without such arrays."""
         if not self.extents:
             return None
         from silo.core.extents import ExtentKind, HeldExtents, kind_of  # noqa: PLC0415  # few kernels have any

@@ -156,7 +156,10 @@ SCHEMAS = (
 
 
 def studies_key(kernel: str) -> str:
-    """Returns the key of the list of a kernel's studies, of any source version, compiler and device."""
+    """Returns the key under which the list of a kernel's studies is stored.
+
+    The list has the studies of all source versions, compilers and devices.
+    """
     return digest("studies-key/1", kernel)
 
 

@@ -47,8 +47,8 @@ class LineTable:
         data: a shared object, 64 bits, little endian.
         library: prefixes of the names of files that are not the user's.
 
-    ``symbols`` are the names of variables that the threads of a group share, by the offsets of the variables'
-    descriptors.
+    ``symbols`` are the names of the variables that the threads of a group share, by the offset of each variable's
+    descriptor (``__emutls_v.NAME``, which clang writes for a ``__thread`` variable).
     """
 
     def __init__(self, data: bytes, library: tuple[str, ...]) -> None:
@@ -119,7 +119,10 @@ _LENGTH_AND_NAME = re.compile(r"(\d+)([A-Za-z_]\w*)$")
 
 
 def _shared_symbols(data: bytes) -> dict[int, str]:
-    """Returns the names of the variables that the threads of a group share, by the offset of each descriptor."""
+    """Returns the names of the variables that the threads of a group share.
+
+    The key of a name is the offset of the variable's descriptor (``__emutls_v.NAME``) in the object.
+    """
     symbols, strings = _section(data, b".symtab"), _section(data, b".strtab")
     names: dict[int, str] = {}
     for at in range(0, len(symbols) - _SYMBOL.size + 1, _SYMBOL.size):

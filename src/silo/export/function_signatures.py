@@ -280,8 +280,8 @@ def _merged(
     merged: dict[tuple[_Kind, ...], tuple[list[Variant], frozenset[int]]] = {}
     for kinds, variants in groups.items():
         wider = [other for other in groups if other != kinds and all(map(_covers, other, kinds))]
-        # ``wider`` are the groups into which these variants can be merged. The variants are merged into those of
-        # ``wider`` that cannot themselves be merged into another group of ``wider``.
+        # ``wider`` are the groups into which these variants can be merged. The variants are merged into each group of
+        # ``wider`` that cannot itself be merged into another group of ``wider``.
         tops = [
             candidate
             for candidate in wider

@@ -284,9 +284,9 @@ class ComboSpace:
     kind: Literal["combo"] = "combo"
 
     def bound(self, kernel: str, signature: Signature, constraints: Sequence[Constraint] = ()) -> BoundCombo:
-        """Returns this space for one kernel, with expressions over the kernel's arguments.
+        """Returns this space for one kernel, with the sizes as expressions over the kernel's arguments.
 
-        Raises SpaceError if the kernel lacks a constexpr or an argument of a sub-kernel.
+        Raises SpaceError if the kernel lacks a constexpr that a sub-kernel sets, or an argument that a size reads.
         """
         constants = frozenset(p.name for p in signature.parameters if p.kind is ParameterKind.CONSTEXPR)
         parts = tuple(BoundSpace(kernel, part, part.size_nodes(kernel, signature), ()) for part in self.parts)

@@ -1,4 +1,8 @@
-"""Reductions: looped, persistent, cooperative, mixed-order; scans of long rows; and matrix products by tl.dot."""
+"""Heuristics that propose configs for reductions, for scans of long rows, and for matrix products by ``tl.dot``.
+
+A looped reduction reads a row block by block, a persistent one as one block. In a cooperative reduction several
+programs share a row. A mix-order reduction reduces along rows and along columns in one kernel.
+"""
 
 from __future__ import annotations
 

@@ -42,14 +42,17 @@ def local_fleet(device: str, wait_s: float = 120.0) -> Fleet:
 
 @frozen
 class DeviceCodes:
-    """A candidate's data, and its code for the GPU: an artifact and the code's bytes, by index of the variant."""
+    """A candidate's data, and its code for the GPU.
+
+    ``codes`` maps the index of each variant that is launched to the variant's artifact and the bytes of its code.
+    """
 
     data: CandidateData
     codes: Mapping[int, tuple[Artifact, bytes]]
 
     @classmethod
     def read(cls, data: CandidateData, used: Sequence[int], rows: Any, blobs: Sequence[bytes]) -> DeviceCodes:  # noqa: ANN401  # rows as a process sent them
-        """Reads the GPU code that the kernel process sent: a JSON row and a blob for each of the variants ``used``.
+        """Reads the code that the candidate's process sent: a JSON row and a blob for each of the variants ``used``.
 
         Raises:
             CandidateError: the rows have another form, or one is missing.

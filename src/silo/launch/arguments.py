@@ -209,7 +209,7 @@ class SeenCall:
         }
 
     def extents(self, held: HeldExtents) -> tuple[tuple[str, ArrayExtents], ...]:
-        """Returns the extents that decide the code, by argument name, for the arguments that ``held`` lists.
+        """Returns the extents of the arguments that ``held`` lists, by argument name; code is made for these extents.
 
         An argument that is not an array (None, a number) is left out, because it has no extents.
         """

@@ -495,7 +495,8 @@ _VIEWS: Final = frozenset(("T", "itemsize", "nbytes", "squeeze", "strides", "swa
 def is_of_torch(array: object) -> bool:
     """Returns whether an array is a torch tensor.
 
-    Plans notice torch's work on its tensors (:mod:`silo.launch.plan_torch`).
+    While a plan is recorded, Silo observes torch's operations on tensors (:mod:`silo.launch.plan_torch`). It does not
+    observe operations on other arrays, such as numpy's.
     """
     return type(array).__module__.partition(".")[0] == "torch"
 

@@ -49,7 +49,7 @@ _RIVALS = 3  # the number of configs beside the winner that a session compares a
 
 @dataclass(frozen=True)
 class EarlierStudy:
-    """A study of another compiler identity, with those of its trials whose configs are reachable in today's space."""
+    """A study of another compiler identity, with its trials of the configs that are reachable in today's space."""
 
     study: Study
     trials: tuple[Trial, ...]
@@ -78,7 +78,7 @@ class EarlierStudy:
     def decisive(self) -> tuple[Config, ...]:
         """The contenders and their references: if the code of all is the same today, the winner is known.
 
-        The winner is then that of the earlier study.
+        The winner of today's study is then the earlier study's winner.
         """
         return self.with_references(self.contenders)
 

@@ -287,7 +287,7 @@ def _anonymous_file(size: int) -> int:
 def read_arguments(data: Any) -> tuple[Sequence[ArraySlot], dict[str, int], dict[str, object]]:  # noqa: ANN401
     """Returns the place of each array in shared memory, the index of each array argument's place, and the other values.
 
-    The other values are those of arguments that are not arrays, by name.
+    The other values are the arguments that are not arrays, by name.
     """
     slots = [ArraySlot.from_json(slot) for slot in data["arrays"]]
     places = {str(name): int(number) for name, number in data["places"].items()}

@@ -119,9 +119,10 @@ def cache_folder(name: str) -> CacheFolder:
 
 
 def check_file(path: str, data: bytes) -> Decision:
-    """Decides whether a bundle may carry a file: its path is plain and relative, and a cubin is code for a GPU.
+    """Decides whether a bundle may carry a file.
 
-    A pure function.
+    Its path must be plain and relative. A ``*.cubin`` file must be an ELF file for CUDA devices; any other file must
+    not be an ELF file (native code). A pure function.
 
     >>> check_file("cache/../kernel.cu", b"")
     Rejected(reason="'..' is not a plain name")

@@ -54,7 +54,7 @@ __all__ = [
 
 
 def public_point(seed: bytes) -> bytes:
-    """Returns the public half of the key with this secret half. Raises ``PackageError`` without the package."""
+    """Returns the public half of the key with this secret half. Raises ``PackageError`` without ``cryptography``."""
     try:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415  # importing takes 50 ms
     except ModuleNotFoundError as error:
@@ -63,7 +63,7 @@ def public_point(seed: bytes) -> bytes:
 
 
 def signed(seed: bytes, message: bytes) -> bytes:
-    """Returns the signature of a message. Raises ``PackageError`` without the package."""
+    """Returns the signature of a message. Raises ``PackageError`` if the package ``cryptography`` is not installed."""
     try:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415  # importing takes 50 ms
     except ModuleNotFoundError as error:
@@ -72,7 +72,10 @@ def signed(seed: bytes, message: bytes) -> bytes:
 
 
 def is_signed_by(point: bytes, signature: bytes, message: bytes) -> bool:
-    """Returns whether the key with this public half signed the message. Raises ``PackageError`` without the package."""
+    """Returns whether the key with the public half ``point`` signed the message.
+
+    Raises ``PackageError`` if the package ``cryptography`` is not installed.
+    """
     try:
         from cryptography.exceptions import InvalidSignature  # noqa: PLC0415  # importing takes 50 ms
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415

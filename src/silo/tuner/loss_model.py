@@ -225,7 +225,11 @@ class LossModel:
             return configs, self._drawn([process.joint_left_out(rows) for process in self._processes])
 
     def _own_nearness(self, bucket: Bucket) -> Array:
-        """Returns the correlation of each config's unexplained loss at a size with that of each observation."""
+        """Returns a matrix of correlations at a size: a row for each config, a column for each observation.
+
+        An entry is the correlation of the part of the config's loss that its values do not explain with the same part
+        of the observed loss; it is 0 if the observation is of another config.
+        """
         import numpy as np  # noqa: PLC0415
 
         near = np.array([_nearness(bucket, sample.bucket) for sample in self.samples])[self._sample_of]

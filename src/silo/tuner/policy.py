@@ -90,18 +90,23 @@ def decide(
     only: str = "there is one config",
     unfinished: str = "",
 ) -> PolicyDecision:
-    """Decides what the first call of a key does. Pure.
+    """Decides the action of the first call of a key, and the config that it uses. A pure function.
+
+    ``locked`` and ``bucket`` are decisions for this key. Without them, the call uses the first of ``lock_rule``,
+    ``earlier``, ``rule``, ``elsewhere`` and ``heuristic`` that is not None. If the mode measures, the config found then
+    serves only until there is a winner. ``FROZEN`` uses ``lock_rule`` or ``rule``, and otherwise refuses the call.
+    ``OFF`` always uses the space's first config.
 
     Args:
         mode: The ``tune`` setting.
         configs: The space for this call, not empty; its first config is the default.
-        locked: The lock's config for exactly this study.
-        lock_rule: The lock's config for the nearest bucket.
+        locked: The config in the lock file for exactly this study.
+        lock_rule: The config in the lock file for the nearest bucket.
         bucket: The winner measured on this device model for the bucket of the key's values.
-        earlier: The winner for this bucket with another compiler, whose code differs from today's; a prediction.
-        rule: The config that the dispatch rules choose; a prediction.
-        elsewhere: The best config on another device, driver or compiler; a guess.
-        heuristic: The heuristic's first choice; a guess. None means the first config.
+        earlier: The winner for this bucket with another compiler, whose code differs from today's.
+        rule: The config that the dispatch rules choose.
+        elsewhere: The best config on another device, driver or compiler.
+        heuristic: The heuristic's first choice. None means the first config.
         can_measure: Whether this call may measure, or why not (no memory for copies, a graph is captured, ...).
         only: The reason why the space has a single config, if it has. Then calls measure nothing, but use a refinement
             of that config if one was measured earlier.
@@ -179,8 +184,8 @@ class Unfinished:
     """A study that a first call did not finish.
 
     It holds the number of configs ``tried`` and of all configs, the seconds spent and the seconds allowed. ``early``:
-    the call stopped because the other configs could hardly be faster. Calls do not wait for these to be measured, but a
-    later process with ``tune=background`` measures them.
+    the call stopped because the other configs could hardly be faster. No call waits until these other configs are
+    measured, but a later process with ``tune=background`` measures them.
     """
 
     tried: int

@@ -42,8 +42,8 @@ _Members = tuple[tuple[str, object], ...]
 class ReachableConfigs:
     """The configs whose trials count for a space: its own configs, and the configs that refining them can produce.
 
-    The space must not be empty. No refinement changes the members in ``fixed``, because the caller set them. If the
-    space is one of groups, only the configs in ``space.listed`` are refined.
+    The space must not be empty. No refinement changes the members in ``fixed``, because the caller set them. Of a space
+    that consists of groups of choices, only the configs in ``space.listed`` are refined.
 
     >>> from silo.core.config import ConfigSet
     >>> reach = ReachableConfigs(ConfigSet([Config.of(R0_BLOCK=256, num_stages=2)]))

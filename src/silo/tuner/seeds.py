@@ -197,7 +197,7 @@ def _shown(value: object) -> str:
 
 # ---- Seeds from similar studies in the store ----
 
-# The most seeds from one study: its winner and the next two. Further ones help little.
+# The most seeds from one study: its winner and the next two. Further seeds of the study help little.
 _PER_STUDY = 3
 # The assumed loss of a config that a study did not try. It is large, because searches try the configs that they expect
 # to be good.
@@ -404,10 +404,10 @@ def _configs(record: JSON) -> list[Config]:
 
 
 def spoken_of(configs: Sequence[Config], seeds: Sequence[Config]) -> tuple[Config, ...]:
-    """Returns the members of ``configs`` that a seed matches, in the order of the seeds.
+    """Returns the configs among ``configs`` that a seed matches, in the order of the seeds.
 
-    A seed may set more members than a config (Triton's configs always set stages), but it must set all of the config's
-    members to the same values.
+    A seed matches a config if it sets everything that the config sets, to the same values. The seed may set
+    more (Triton's configs always set stages).
 
     >>> spoken_of([Config.of(B=1), Config.of(B=2)], [Config.of(B=2, num_stages=3)])
     (Config(values=(('B', 2),), options=()),)

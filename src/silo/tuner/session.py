@@ -190,7 +190,7 @@ class _Session:
         self._last: Trial | None = None
         self._best: tuple[float, int, Config] | None = None  # cost, median time in ns, and config of the best trial
         self._failures: Counter[str] = Counter()
-        # the number of configs that the searcher proposed or the store held, without spilling ones
+        # the number of configs that the searcher proposed or the store held, without spilling configs
         self._considered = 0
         self._known_first = 0  # the value of _considered when the session began: the configs that the store held
         # the number of known or measured configs that _considered leaves out: spilling ones and refinements
@@ -199,7 +199,7 @@ class _Session:
         self._troubles: list[str] = []
         # configs that could not be tried because of a fault of the machine, each with the fault
         self._faults: dict[bytes, tuple[Config, str]] = {}
-        self._faults_running = 0  # faults since a config was last tried
+        self._faults_running = 0  # the number of faults of the machine since a config was last tried
         self._begun: dict[bytes, int] = {}  # the start time of each config that is being evaluated
 
     def search(self) -> str:
@@ -313,7 +313,7 @@ class _Session:
             del self._begun[config.order_key]
             self._spilling.add(result)
             self._considered -= 1
-            # counts as a failure for now; if the config is measured later, its time is reported then
+            # the config counts as a failure for now; if it is measured later, its time is reported then
             self._searcher.observe(config, None)
             self.report("search")
             return
@@ -486,8 +486,9 @@ class _Session:
                 if fault := self._fault_of(error):
                     self._faults[chosen[0].order_key] = chosen[0], f"{fault}: {error}"
                 return {}, False
-            # A config that worked at first fails now. Measuring each config alone shows which one, and still gives the
-            # others samples of about the same time.
+            # One of the configs worked in the search and fails now. Each config is measured alone instead, which shows
+            # the config that fails. The other configs still get samples that were taken within a short time of each
+            # other.
             runs = [self._side_by_side([single])[0] for single in chosen]
             return {
                 config: samples for samples_by_config in runs for config, samples in samples_by_config.items()

@@ -201,7 +201,10 @@ class Rounds:
         )
 
     def leader(self) -> bytes:
-        """Returns the config that is least behind: the greatest of its quotients to the other configs is the smallest.
+        """Returns the order key of the config whose worst comparison with another config is best.
+
+        A comparison is the quotient of the config's time and the other config's time. The greatest quotient of the
+        returned config is smaller than that of any other config; equal ones are decided by the median time.
 
         Raises ValueError without configs.
         """

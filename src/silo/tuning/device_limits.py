@@ -61,8 +61,8 @@ def known_ceilings(model: DeviceModel) -> Ceilings | None:
 def measure_ceilings(device: Device) -> Ceilings:
     """Measures the rates that ``device`` reaches, and stores them. Takes seconds, but hardly any time if all is stored.
 
-    The rates are those of a copy and of matrix products. Their kernels are ordinary ones: compiled, checked and tuned
-    by Silo, with stored trials. A limit is the rate of the best config; for products, at the best size.
+    A copy and matrix products are measured. Their kernels are ordinary ones: compiled, checked and tuned by Silo, with
+    stored trials. A limit is the rate of the best config; for products, at the best size.
 
     Raises:
         ToolchainError: the language of these kernels is not installed.

@@ -43,7 +43,10 @@ def state() -> Decision:
 
 
 def connect(module: Any) -> None:  # noqa: ANN401  # torch._higher_order_ops.triton_kernel_wrap
-    """Replaces the method that traces calls of Triton kernels."""
+    """Replaces the method with which torch traces calls of Triton kernels.
+
+    The replacement turns calls of Silo's kernels into operators.
+    """
     _hook_point.connect(module, _with_silo)
 
 

@@ -185,7 +185,8 @@ class BoundedSocket:
         if self._arrived > self._bounds.most_bytes:
             raise TooLongError(f"it sends more than {self._bounds.most_bytes} bytes, heads and frames included")
         if not count:
-            self._refuse_late()  # raises if not the server but the watchdog has ended the connection
+            # raises if the deadline has passed: then the watchdog ended the connection, not the server
+            self._refuse_late()
         return count
 
     def _refuse_late(self) -> None:

@@ -148,7 +148,7 @@ _BATCH = 256
 
 @frozen
 class _RemoteEntry:
-    """An artifact, or the outcome of a job, with references to those of its blobs that the remote store has."""
+    """An artifact, or the outcome of a job; ``refs`` are its blobs that the remote store has."""
 
     part: str
     key: str

@@ -29,15 +29,15 @@ __all__ = ["MEMBER_BYTES", "PLACE_BYTES", "SAMPLE_BYTES", "TRIAL_BYTES", "LimitE
 PART_CHARACTERS = 1 << 18
 HEADER_CHARACTERS = 1 << 18  # the most characters of all members of the outermost object together, without the rows
 
-# The memory that parsed results are counted as, in bytes: each trial; each distinct pair of a parameter and its value;
-# each use of a pair in a config, besides the characters of its name; each sample. Together they may take three quarters
-# of the memory that is allowed for the file.
+# The bytes of memory that parsed results are assumed to take: for each trial; for each distinct pair of a parameter and
+# its value; for each use of such a pair in a config, besides the characters of the parameter's name; for each sample.
+# The sum may be at most three quarters of the memory that is allowed for the file.
 TRIAL_BYTES = 600
 MEMBER_BYTES = 96
 PLACE_BYTES = 24
 SAMPLE_BYTES = 40
 
-_RATIO = 32  # the most that a gzipped file may expand; files of measurements expand 3 to 15 times
+_RATIO = 32  # the largest factor by which a gzipped file may expand; files of measurements expand 3 to 15 times
 _LEAST_TEXT = 1 << 20
 
 _CHUNK = 1 << 18  # bytes read at a time
