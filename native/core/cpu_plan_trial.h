@@ -29,7 +29,8 @@ extern const char *const silo_plan_trial_texts[SILO_TRIAL_REASONS];
 struct silo_plan_trial {
     uint64_t least[2]; /* shortest replay in nanoseconds for each way (enum silo_plan_order), in the
                           current or last comparison */
-    uint64_t order;    /* nanoseconds of a replay in order, from the last comparison; 0: unknown */
+    uint64_t order;    /* nanoseconds of the shortest replay that ran its launches in order
+                          (SILO_PLAN_IN_ORDER) in the last comparison; 0: unknown */
     uint32_t tried[2]; /* number of replays of each way in that comparison */
     uint32_t left;     /* replays until the next comparison; 0 during a comparison */
     uint32_t hold;     /* initial value of `left` after the last comparison; 0: no comparison yet */

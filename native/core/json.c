@@ -188,7 +188,8 @@ static bool read_text(struct parser *p, struct silo_json *node) {
         }
     }
     p->at++;
-    *to = 0; /* at the closing quote, or before it if escapes became shorter */
+    *to = 0; /* written over the closing quote, or before it if decoding escapes made the text
+                shorter */
     *node = (struct silo_json){
         .type = SILO_JSON_TEXT, .count = (uint32_t)(to - begins), .text = begins};
     return true;

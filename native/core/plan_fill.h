@@ -12,7 +12,8 @@
 #include "plan_backend.h"
 #include "tensor_map.h"
 
-/* Limits: arguments of a plan; values and memories of a form. */
+/* Limits: arguments of a plan; different values, pieces of memory and nodes of one recording
+ * (form). */
 #define SILO_PLAN_ARGUMENTS 64
 #define SILO_PLAN_VALUES 1024
 #define SILO_PLAN_MEMORIES 64
@@ -70,7 +71,7 @@ struct silo_plan_derived {
     int32_t address; /* number of the value that is the address; -1: the recorded address */
     struct silo_descriptor descriptor; /* the descriptor of the recording */
     struct silo_dtype type;            /* type of the elements */
-    /* numbers of values; -1: the recorded extent or stride */
+    /* indices in the form's `values`; -1: the recorded extent or stride */
     int32_t shape[SILO_MAX_RANK], strides[SILO_MAX_RANK];
     struct silo_descriptor *last; /* owned: the descriptor that the map in the block was made from;
                                      rank 0 if none was */
@@ -81,8 +82,8 @@ struct silo_plan_grid {
     uint32_t node;
     const struct silo_grid_programs *declared; /* borrowed from the node's binding: a declared grid;
                                                   NULL: the grid is made from values */
-    /* for a grid made from values: number of each dimension's value; -1: the constant in `extent`
-     */
+    /* for a grid that is made from values: for each dimension, the index in the form's `values`;
+     * -1: the constant in `extent` */
     int32_t axis[3];
     int64_t extent[3];
     uint64_t most;   /* the most programs for which the node has scratch memory; 0: no limit */

@@ -1,6 +1,6 @@
 /* Reads the tagged arguments of a call (silo.h) into slots (the 64-bit values of the arguments) and
- * guard words. Slots and words equal those of the same call from Python, so that C and Python
- * choose the same variant. */
+ * guard words. Slots and words equal the slots and words of the same call from Python, so that C
+ * and Python choose the same variant. */
 #ifndef SILO_TAGGED_H
 #define SILO_TAGGED_H
 
@@ -33,8 +33,8 @@ struct silo_tagged {
                        (silo_tagged_extra) */
     uint32_t words; /* number of words of `key` so far */
     uint32_t descriptors_used;
-    bool new_text; /* the call has a text that no earlier call had, so that no key in the guard
-                      matches */
+    bool new_text; /* an argument is a text (a string constant) that no earlier call had, so that no
+                      key in the guard matches */
     /* the slot of a descriptor holds its index in this array */
     struct silo_descriptor *descriptors;
     const struct silo_texts *texts;

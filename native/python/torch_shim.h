@@ -89,8 +89,8 @@ void silo_torch_probe(PyObject *const *tensors, Py_ssize_t count);
 void silo_torch_probe_keys(PyObject *const *tensors, const uint64_t *keys, Py_ssize_t count,
                            uint64_t other_values);
 
-/* Finds torch's function for the current stream in the library with its GPU part. Returns false if
- * the library is not loaded or lacks the function. */
+/* Finds the function that returns torch's current stream. `library` is the path of torch's library
+ * for GPUs (libtorch_cuda.so). Returns false if the library is not loaded or lacks the function. */
 bool silo_torch_open_stream(const char *library);
 
 /* Turns the shim off. */
