@@ -132,7 +132,7 @@ def markdown(document: Mapping[str, Any], rivals: Mapping[str, Any]) -> str:
         lines.append(f"| {space} | {_means(runs)} | {worst} |")
     lines += [
         "",
-        "The search alone took these seconds (means over all spaces): " + _seconds(document, rivals, strategies) + ".",
+        "Seconds that the search alone took, as means over all spaces: " + _seconds(document, rivals, strategies) + ".",
         "",
     ]
     return "\n".join(lines)
@@ -165,7 +165,10 @@ def _seconds(document: Mapping[str, Any], rivals: Mapping[str, Any], strategies:
     for name in strategies:
         taken = [run[-1] for space in rivals["runs"].values() for run in space[name]]
         texts.append(f"{name} {np.mean(taken):.2f}")
-    return f"{own_text} evaluations; for {BUDGETS[-1]}, Kernel Tuner's replay included, {', '.join(texts)}"
+    return (
+        f"{own_text} evaluations. For {BUDGETS[-1]} evaluations, and with its replay of recorded times, Kernel Tuner"
+        f" took: {', '.join(texts)}"
+    )
 
 
 def _span(counts: set[int]) -> str:
