@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-/* The result of searching the loaded libraries. */
+/* The OpenMP runtimes found among the loaded libraries. */
 enum silo_cpu_runtime {
     SILO_CPU_NO_RUNTIME,
     SILO_CPU_ONE_RUNTIME,

@@ -46,8 +46,8 @@ struct silo_function {
     /* Time of a program on a CPU in 1/16 nanosecond; 0: unknown. Measured by launches; before the
      * first launch, an estimate. Relaxed atomics, because the value is only a hint. */
     uint64_t cost;
-    uint64_t part_cost; /* like `cost`, for a part of a program; used by launches that split
-                           programs into parts */
+    uint64_t part_cost; /* like `cost`, for a part of a program; used by launches that split each
+                           program into parts */
 };
 
 _Static_assert(offsetof(struct silo_function, scratch_bytes) <= 64, "what every launch reads");

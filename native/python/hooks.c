@@ -5,7 +5,7 @@
 
 uint8_t silo_hooks_on;
 bool silo_hooks_each;
-static PyObject *enter_hook, *exit_hook; /* owned; both are set or neither */
+static PyObject *enter_hook, *exit_hook; /* owned; both are set or both are NULL */
 static int recordings;
 static bool flight;
 

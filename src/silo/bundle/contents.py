@@ -420,7 +420,7 @@ _ENTRIES: dict[type, tuple[EntryMember, ...]] = {}
 
 
 def entry_members(cls: type) -> tuple[EntryMember, ...]:
-    """Returns the members of the manifest's object for a value of this class, in the order of its fields.
+    """Returns the members of the manifest's object that stores a value of this class, in the order of its fields.
 
     >>> [one.name for one in entry_members(BundleRules) if one.field.since]
     ['space', 'extents', 'compilers']

@@ -42,8 +42,8 @@ class Suspect:
 class Verdict:
     """The outcome of a check: "named" (a fault was found), "clean", or "undecided".
 
-    ``text`` describes the fault, or is the reason for the other outcomes. :class:`silo.errors.CheckError` has
-    and explains the members from ``kind`` on.
+    ``text`` describes the fault, or is the reason for the other outcomes. The members from ``kind`` on describe the
+    fault, as in :class:`silo.errors.CheckError`.
     """
 
     kernel: str

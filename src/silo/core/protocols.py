@@ -438,7 +438,10 @@ class Searcher(Protocol):
         ...
 
     def finish(self) -> None:
-        """Tells the searcher that the budget is nearly spent: from now on it only confirms which config is best."""
+        """Tells the searcher that the budget is nearly spent.
+
+        From now on the searcher only confirms which config is best.
+        """
         ...
 
     def state(self) -> JSON:

@@ -84,7 +84,7 @@ def _holds(constraint: Node, config: Config, arguments: Mapping[str, Value]) -> 
 
 # The most configs in a list, and the most combinations of groups or axes from which a list is made.
 MAX_POINTS = 1_000_000
-# Up to this many combinations of axes are all listed; of more, this many are drawn at random and listed.
+# If the axes have at most this many combinations, all are listed; otherwise this many are drawn at random.
 MOST_LISTED = 1 << 16
 MAX_COMBINATIONS = 10**12
 _TRIES = 4  # at most _TRIES * MOST_LISTED combinations are drawn, because constraints may exclude some of them

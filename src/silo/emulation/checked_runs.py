@@ -85,8 +85,8 @@ class CheckedVariable:
 class CheckedRuns:
     """A loaded kernel whose code checks each of its memory accesses, with the facts that launches need.
 
-    ``written`` are the parameters that the kernel writes through. ``variable`` may be unset when it is read; None if
-    clang warns of no such variable.
+    ``written`` are the parameters that the kernel writes through. ``variable`` is a variable that may be unset when it
+    is read, according to a warning of clang; None without such a warning.
     """
 
     ready: Ready

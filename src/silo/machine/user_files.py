@@ -157,7 +157,10 @@ def _imported(name: str, root: Path, path: Path) -> ModuleType:
 
 @contextmanager
 def _first(folder: Path) -> Generator[None]:
-    """Puts a folder first on the module path; afterwards last, for imports inside functions that are called later."""
+    """Puts a folder first on the module path for a block.
+
+    After the block the folder is last, so that imports inside functions that are called later still find its modules.
+    """
     entry = str(folder)
     sys.path.insert(0, entry)
     try:

@@ -67,7 +67,9 @@ class BuiltLedger(Protocol):
         ...
 
     def note_variants(self, *codes: HostCode) -> None:
-        """Records consent to the native code of each variant for whose compile job's outcome there is consent."""
+        """Records consent to the native code of variants: of each variant whose compile job has an outcome with
+        consent.
+        """
         ...
 
     def decide(self, code: HostCode) -> Decision:

@@ -45,8 +45,9 @@ _UNPROVEN_SHARE = 0.1
 class Shortlist:
     """The configs to measure at a size, the dispatch rules' choice first.
 
-    ``held_out_ppm`` is the mean regret (time beyond the best config's, in millionths) of the best config of the
-    shortlists of measured sizes, each made from the other sizes; None if too few sizes have many measured configs.
+    ``held_out_ppm`` is the mean regret of shortlists at measured sizes, each made from the other sizes: the time by
+    which the shortlist's best config exceeds the size's best, in millionths of the latter time. None if too few sizes
+    have many measured configs.
     """
 
     configs: tuple[Config, ...]

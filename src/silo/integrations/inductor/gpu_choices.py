@@ -329,7 +329,10 @@ def deciding_fusions(
 def deciding_parts(
     choices: ChoiceDecisions, plain: Callable[..., tuple[float, str]]
 ) -> Callable[..., tuple[float, str]]:
-    """Wraps ``TritonScheduling.benchmark_fused_nodes``, which measures unfused code to compare it with a fusion."""
+    """Wraps ``TritonScheduling.benchmark_fused_nodes``, which times unfused code to compare it with a fusion.
+
+    The wrapper marks the thread during the call, so that :meth:`ChoiceDecisions.fused_time` can recognise it.
+    """
 
     @wraps(plain)
     def benchmark_fused_nodes(*args: Any, **named: Any) -> tuple[float, str]:  # noqa: ANN401

@@ -151,7 +151,8 @@ class TorchOp:
     def within_dispatcher(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Returns the function to register with torch's dispatcher in place of ``rule``.
 
-        Quiet calls, which torch only has to run, skip the rule.
+        Quiet calls skip the rule: calls that torch only has to run, because no trace, mode, transform or gradient is
+        active.
         """
 
         def otherwise(args: tuple[Any, ...], _none: dict[str, Any]) -> Any:  # noqa: ANN401

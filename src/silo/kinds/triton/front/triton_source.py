@@ -310,7 +310,10 @@ class TritonSource:
 
     @property
     def exact(self) -> frozenset[str]:
-        """The non-constexpr scalars whose exact value code assumes: always empty, Triton's code assumes only facts."""
+        """The non-constexpr scalars whose exact value code assumes.
+
+        Always empty, because Triton's code assumes only facts.
+        """
         return frozenset()
 
     @property

@@ -412,7 +412,7 @@ def _whole_blocks(start: str, end: str, size: int) -> str:
 
 
 def _block(loop: For, all_lanes: list[_Lanes], state: _State, first: str, lane: str) -> list[Statement]:
-    """One vector of iterations, beginning with ``first``."""
+    """The statements that run one vector of iterations, beginning with the iteration ``first``."""
     # The lane is a 32-bit number, so that each vector of indices takes a single addition.
     own = Define(loop.ctype, loop.variable, f"({loop.ctype})((int32_t){first} + {lane})")
     before, body = _widened(loop, _renamed(loop.body, all_lanes, lane), state, lane, first, "")

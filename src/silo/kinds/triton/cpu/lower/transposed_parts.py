@@ -291,7 +291,7 @@ def _filled(group: NestGroup) -> Value:
 
 
 def _source(scope: LoweringScope, group: NestGroup) -> _Source | None:
-    """The tile that ``group`` reads; None if its rows do not lie in memory unchanged."""
+    """The tile that ``group`` reads; None if its rows cannot be read from memory as they are, without masks."""
     value = _filled(group)
     load = value.owner
     if load is None or element_bytes(value.type.element) != _ELEMENT_BYTES or value.type.pointer:

@@ -124,9 +124,9 @@ class _WithCode:
 def decide_while_accelerated() -> Callable[[], None] | None:
     """Lets the lock file of ``SILO_LOCK`` and the store decide for the tuners of an accelerated program.
 
-    Returns a function that stops this. Returns None if the settings exclude both, or if the settings ask for a
-    recording or a bundle: these begin separately, together with the lock file and the store. Tuners whose ``run`` the
-    program has replaced are left alone, unless there is a lock.
+    Returns a function that stops this. Returns None if the settings allow neither a lock file nor the store to decide.
+    Returns None also if the settings ask for a recording or a bundle, because these start the decisions of the lock
+    file and the store themselves. Tuners whose ``run`` the program has replaced are left alone, unless there is a lock.
 
     Raises:
         LockError: ``SILO_TUNE=frozen``, and the lock file cannot be read.

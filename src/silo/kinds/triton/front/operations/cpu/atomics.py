@@ -1,4 +1,4 @@
-"""The atomic operations that the C runtime has, and the reasons why others are refused."""
+"""The atomic operations that the C runtime has, and the reasons why other atomic operations are refused."""
 
 from __future__ import annotations
 
