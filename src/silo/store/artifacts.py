@@ -67,8 +67,9 @@ class BuiltLedger(Protocol):
         ...
 
     def note_variants(self, *codes: HostCode) -> None:
-        """Records consent to the native code of variants: of each variant whose compile job has an outcome with
-        consent.
+        """Records consent to the native code of variants.
+
+        The code must come from outcomes of compile jobs that this store compiled, or received with consent.
         """
         ...
 

@@ -171,7 +171,10 @@ class TrustLedger:
             self._add(BUILT, dict.fromkeys(new), {"built": new})
 
     def note_variants(self, *codes: HostCode) -> None:
-        """Records consent to the native code of each variant for whose compile job's outcome there is consent."""
+        """Records consent to the native code of variants.
+
+        The code must come from outcomes of compile jobs that this store compiled, or received with consent.
+        """
         built: list[HostCode] = []
         for code in codes:
             word = self._word(HostCode(code.blob, code.kind, code.launch, text=code.text))

@@ -64,7 +64,7 @@ class Stage(Enum):
 
 
 def resources_of(launch: LaunchInfo) -> tuple[tuple[str, int], ...]:
-    """Returns the resources of a launch as trials store them, without unknown ones and without spills or scratch of 0."""
+    """Returns the resources of a launch as trials store them; leaves out unknown numbers, and zero spills or scratch."""
     resources = {
         "threads": launch.threads,
         "shared_bytes": launch.shared_bytes,

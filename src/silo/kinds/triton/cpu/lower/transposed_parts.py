@@ -291,7 +291,10 @@ def _filled(group: NestGroup) -> Value:
 
 
 def _source(scope: LoweringScope, group: NestGroup) -> _Source | None:
-    """The tile that ``group`` reads; None if its rows cannot be read from memory as they are, without masks."""
+    """The tile of 32-bit numbers that ``group`` loads.
+
+    None for other elements, for rows that are not consecutive in memory, and if a mask is tested for each element.
+    """
     value = _filled(group)
     load = value.owner
     if load is None or element_bytes(value.type.element) != _ELEMENT_BYTES or value.type.pointer:
