@@ -64,7 +64,10 @@ class Stage(Enum):
 
 
 def resources_of(launch: LaunchInfo) -> tuple[tuple[str, int], ...]:
-    """Returns the resources of a launch as trials store them; leaves out unknown numbers, and zero spills or scratch."""
+    """Returns the resources of a launch as trials store them.
+
+    Unknown numbers are left out, and so are spills and scratch memory of 0.
+    """
     resources = {
         "threads": launch.threads,
         "shared_bytes": launch.shared_bytes,

@@ -31,7 +31,8 @@ _EXTREMES = frozenset(
 _ELEMENTS = frozenset({"f32", "f64", "i32", "i64"})
 # the fewest elements of a row: adding a shorter row to an accumulator tile costs less than summing the row
 _LEAST_ROW = 64
-_ZEROS = frozenset({"0", "0.0"})  # the texts of zero, without -0.0, because the sign of a zero result could differ
+# the texts of zero; -0.0 is left out, because the rewritten loop could then return a zero of the other sign
+_ZEROS = frozenset({"0", "0.0"})
 
 
 def sum_tiles_first(module: Module) -> None:

@@ -611,7 +611,10 @@ def _thin(scope: LoweringScope, shape: _Shape) -> str:
 
 
 def _packing_left(scope: LoweringScope, shape: _Shape, real: str, total: str) -> str:
-    """The first lines of a product's C function, which compute b^T a^T instead if packing the left operand pays."""
+    """The first lines of a product's C function: they compute b^T a^T instead if the left operand should be packed.
+
+    At run time ``silo_packs_left`` (``runtime/dot_tile.h``) chooses the operand that the next program reads again.
+    """
     m, n = ("m", "n") if shape.part else (str(shape.rows), str(shape.columns))
     turned = replace(
         shape,

@@ -157,8 +157,8 @@ class AffineForms:
             self.counts.append(f"{low_form[0]}, {bound}")
             return []
         low, high = self.extremes(low_form), self.extremes(high_form)
-        # The guard also checks that both sides fit in 32 bits: if they do not, the kernel's own 32-bit arithmetic
-        # wraps.
+        # The guard also checks that both sides of the comparison fit in 32 bits: if they do not, the kernel's own
+        # 32-bit arithmetic wraps.
         minimum = "(-2147483647 - 1)"
         self.guards.append(f"{low[1]} {less[0]} {high[0]} && {low[0]} >= {minimum} && {high[1]} <= 2147483647")
         return []

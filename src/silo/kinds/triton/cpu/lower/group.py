@@ -703,7 +703,8 @@ class _GroupLowering:
                 slow: Statement = For(inner, limit, str(extent), behind.plain.body)
                 if in_runs:
                     slow = If(f"{limit} < {full_end}", self._rest(behind.plain, limit, full_end, extent, marks))
-                # otherwise this case is so rare that vectors are not worth their compile time
+                # Without runs, these statements run only if operands of the masks exceed 32 bits, which is so rare that
+                # vectors are not worth their compile time.
                 remainder.append(If(f"!({_both(in_runs, nothing)})", [slow]))
             elif behind.one_value is None:
                 remainder += self._rest(behind.plain, limit, full_end, extent, marks)

@@ -1,4 +1,7 @@
-"""Packed panels of a matrix product's operand that later products use again, in the same program or the next one."""
+"""Packed panels of a matrix product's operand that later products use again, in the same program or the next one.
+
+A panel is a part of the operand, copied into the order in which the product reads it.
+"""
 
 from __future__ import annotations
 

@@ -311,7 +311,8 @@ def _in_lanes(loop: For, state: _State, ctypes: Mapping[str, str]) -> list[State
         return [loop]
     plain = all(isinstance(statement, Define | Assign) for statement in loop.body)
     constant = loop.start == "0" and loop.end.isdigit()
-    run = loop.end.removeprefix(f"{loop.start} + ")  # the length of a run, perhaps, and then a constant loop is better
+    # the loop's number of iterations, if the loop is a run (`nest_loops.Runs`) of constant length
+    run = loop.end.removeprefix(f"{loop.start} + ")
     steps = run.isdigit() and int(run) < lanes and reads_in_steps(loop.body, loop.variable)
     short = steps or (constant and int(loop.end) < lanes)
     supported = [ctypes.get(name) in _CTYPES for _, name in loop.reductions]
@@ -370,7 +371,7 @@ def _is_short(loop: For, lanes: int) -> bool:
 
 
 def _is_brief(loop: For) -> bool:
-    """Whether the body has few statements and calls no functions, so that the masks are much of its time."""
+    """Whether the body has few statements and calls no functions, so that the masks take much of its time."""
     texts = [text for statement in loop.body for text in _texts(statement)]
     return len(loop.body) <= _BRIEF_BODY and not any(_CALL.search(text) for text in texts)
 
@@ -479,7 +480,8 @@ def _masked_block(loop: For, all_lanes: list[_Lanes], state: _State, first: str)
                 body.append(statement)
     return [
         Define("int32_t", remaining, f"(int32_t)(({loop.end}) - {first})", mutable=True),
-        # If gcc knows the number, it compiles the lanes one by one, which is faster only than masked gathers.
+        # The empty assembly hides the number of remaining iterations from gcc. If gcc knew the number, it would compile
+        # the lanes one by one, which is faster only than masked gathers.
         *([] if reads_in_steps(loop.body, loop.variable) else [LoopCall(f'__asm__("" : "+r"({remaining}))')]),
         *before,
         *_lane_loops(head, body, state, lane),
