@@ -52,7 +52,7 @@ class DeviceCodes:
 
     @classmethod
     def read(cls, data: CandidateData, used: Sequence[int], rows: Any, blobs: Sequence[bytes]) -> DeviceCodes:  # noqa: ANN401  # rows as a process sent them
-        """Reads the code that the candidate's process sent: a JSON row and a blob for each of the variants ``used``.
+        """Reads the GPU code that ``kernel_process`` sent: a JSON row and a blob for each of the variants ``used``.
 
         Raises:
             CandidateError: the rows have another form, or one is missing.

@@ -264,7 +264,7 @@ def _times_of(decision: KeptDecision, labels: Mapping[str, Any], *, complete: bo
 
 
 def _choice_times(config: Config, labels: Mapping[str, Any]) -> dict[Any, float]:
-    """Returns the times in a decision, as torch's look-up returns them: the decided choice first, and no other faster.
+    """Returns the times in a decision, as torch's look-up returns them: the decided choice first, with the least time.
 
     The order matters: among equal times, and among templates for a fusion, torch takes the first. The process that
     measured calls this function too, so it returns the same as each process that reads the decision.

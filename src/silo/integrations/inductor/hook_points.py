@@ -59,8 +59,8 @@ class _Place:
 class HookStack:
     """Replaces members of classes and modules. Several features may replace one member, and be turned off in any order.
 
-    If the program itself replaces a member later, the program's function stays. It still calls the replacement that it
-    found when it was put there.
+    If the program itself replaces a member later, the program's function stays, and still calls the replacement that
+    was there when the program put its own function there.
 
     >>> class Torch: size = staticmethod(lambda: 1)
     >>> plain, stack, one = vars(Torch)["size"], HookStack(), lambda plain: staticmethod(lambda: plain() + 1)

@@ -44,7 +44,7 @@ _INDUCTOR = {
 
 
 def watch() -> None:
-    """Connects Silo to the modules of torch's compiler: to loaded ones now, to the others when they are loaded."""
+    """Connects Silo to each module of torch's compiler: at once if it is loaded, else when torch loads it."""
     set_tracer(_serve)
     _await(_SEAMS)
     watch_memory()
@@ -71,7 +71,7 @@ _connectors: dict[str, list[str]] = {}
 
 
 def _await(connectors: Mapping[str, str]) -> None:
-    """Connects Silo to modules of torch: to loaded ones now, to the others when they are loaded."""
+    """Connects Silo to modules of torch: to each at once if it is loaded, else when torch loads it."""
     waiting: set[str] = set()
     for name, connector in connectors.items():
         loaded = sys.modules.get(name)

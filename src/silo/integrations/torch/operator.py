@@ -100,7 +100,7 @@ class TorchOp:
         return self._call(*args)  # without keywords, no dict is made
 
     def _dispatched(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:  # noqa: ANN401
-        """Runs a call that needs torch's dispatcher, or whose classes of arguments were not learnt yet."""
+        """Runs a call that needs torch's dispatcher, or that has argument classes which no earlier call had."""
         if self.differentiable is not None and self._quiet.is_transformed():
             return self.differentiable.apply(*fill(self.arguments, args, kwargs))
         if self.mutates and self._quiet.is_transformed():
