@@ -193,7 +193,7 @@ class _Session:
         # the number of configs that the searcher proposed or the store held, without spilling configs
         self._considered = 0
         self._known_first = 0  # the value of _considered when the session began: the configs that the store held
-        # the number of known or measured configs that _considered leaves out: spilling ones and refinements
+        # the number of known or measured configs that _considered leaves out: spilling configs and refinements
         self._more = 0
         self._refinements: dict[bytes, Refinement] = {}  # the refined configs proposed in this session
         self._troubles: list[str] = []
