@@ -147,9 +147,10 @@ _SHORT_LOOP = 128
 _READ = re.compile(r"\[|(?:^|[(?:]) ?\*")  # matches an array element or a dereferenced pointer
 _OWN = re.compile(r"b[0-9]+\[[i0-9 ()*+]*\]")  # matches an element of scratch memory, by the indices of loops alone
 _WORD = re.compile(r"[A-Za-z_]\w*")
-# matches a masked access, its mask and its value without an access; gcc does not vectorise all choices within a choice
+# Matches a masked access: its mask, the access, and the value without an access. The mask is joined with the lane's
+# own, because gcc does not vectorise every conditional expression inside of another one.
 _CHOICE = re.compile(r"(t[0-9]+) \? ([*\w\[\]() ]+) : ([^*\[?]+)")
-_POINTED = re.compile(r"(?<![\w)] )\*(\w+)")  # matches a dereferenced pointer, and no product
+_POINTED = re.compile(r"(?<![\w)] )\*(\w+)")  # matches a dereferenced pointer, but no product
 _VECTOR_CALL = re.compile(r"silo_(exp2?)_f32\((\w+)\)")  # functions that are faster for the lanes of a whole vector
 _CALL = re.compile(r"silo_(?!bf16_to_f32|f16_to_f32)\w+\(")
 # C types of accumulators that are reduced in vector lanes: elements of four bytes fill one vector, of eight bytes two.

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["joined_mask"]
 
-# Predicates of arith.cmpi, by its definition in MLIR, and the bounds than which no 32-bit integer is less or greater.
+# Predicates of arith.cmpi, by its definition in MLIR; the bounds that no 32-bit integer is
+# below or above.
 _LESS, _GREATER, _AT_LEAST = 2, 4, 5
 _NEVER_LESS, _NEVER_GREATER = "(-2147483647 - 1)", "2147483647"
 _MOST = 32  # the most conditions of a mask that are joined
@@ -48,7 +49,7 @@ def joined_mask(nest: Nest, operation: Operation, index: Index) -> str | None:
 
 
 def _conditions(nest: Nest, operation: Operation, index: Index) -> list[tuple[Value, Index]]:
-    """The masks that a conjunction consists of, each with its index, behind views and further conjunctions."""
+    """The masks that a conjunction consists of, each with its index; views and inner conjunctions are resolved."""
     found: list[tuple[Value, Index]] = []
     pending = [(operand, index) for operand in reversed(operation.operands)]
     while pending:
@@ -71,7 +72,10 @@ def _conditions(nest: Nest, operation: Operation, index: Index) -> list[tuple[Va
 
 
 def _bounded(nest: Nest, place: tuple[Value, Index], uniform: list[str]) -> str | None:
-    """The C text of a comparison that is also false if a condition of ``uniform`` is; None if it has another form."""
+    """The C text of the comparison ``place``, made false also if a condition in ``uniform`` is false.
+
+    None for anything but a comparison of 32-bit integers by < or > (or >= 0) with a bound that does not vary.
+    """
     value, at = place
     compare = value.owner
     if compare is None or compare.name != arith.CMPI or compare.operands[0].type.element != "i32":
