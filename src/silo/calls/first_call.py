@@ -137,7 +137,7 @@ def tuned_live(
 class LiveSearch:
     """The search of one call's study. Candidates run on a bench, which holds copies of the call's arguments.
 
-    ``timeouts_count``: whether a config that passes a time limit has failed. If False, the machine counts as the cause.
+    ``timeouts_count``: whether a config fails if it exceeds a time limit. If False, that is a fault of the machine.
     """
 
     kernel: DeclaredKernel

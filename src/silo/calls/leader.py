@@ -129,7 +129,7 @@ def led(path: Path, subject: str, written: Callable[[], T | None], decide: Calla
 
 
 def _written(path: Path, study_key: StudyKey, context: CallContext) -> Config | None:
-    """Returns the lock file's decision on this study itself; None if it has only a prediction, or nothing."""
+    """Returns the lock file's decision on exactly this study; None without one, even if a near study has one."""
     if not path.exists():
         return None
     advice = read_lock(path).advise(study_key.study(context.specialization, context.bucket), context.reach)

@@ -184,7 +184,7 @@ class GpuCall:
         return returned(returned_arrays)
 
     def _stays_in_jax(self, value: object) -> bool:
-        """Whether the call lacks an array for a result, which then stays an array of jax."""
+        """Whether the call passes None for a result (``value``); the result is then returned as an array of jax."""
         return value is None
 
     def _runner(self, donated: tuple[bool, ...]) -> Callable[..., Any]:
