@@ -70,7 +70,7 @@ PLAIN = "x0 = xindex\nr0_1 = r0_index\ntl.load(in_ptr0 + ({}), None)"
         (
             "PERSISTENT_REDUCTION",
             "x0 = xindex\nr0_1 = r0_index\ntl.load(in_ptr0 + (r0_1 + 64*x0), None)",
-            {"XBLOCK": 8},
+            {"XBLOCK": 64},
         ),
         (
             "PERSISTENT_REDUCTION",

@@ -165,7 +165,7 @@ _LINE = 16
 # Adjacent rows that a reduction sums in one step if neighbouring addresses belong to different rows (``is_outer``).
 _ROWS = 1024
 # Elements of a program that reduces short rows: enough that they cost more than starting the program.
-_SHORT = 32768
+_SHORT = 4096
 _LIMITS = {"XBLOCK": 4096, "YBLOCK": 1024, "ZBLOCK": 1024, "R0_BLOCK": 65536, "R1_BLOCK": 32768}
 
 

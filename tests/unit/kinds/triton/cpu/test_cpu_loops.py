@@ -208,7 +208,7 @@ def test_rows_of_a_length_that_the_compiler_knows(mode, d):
     np.testing.assert_array_equal(out, table[rows[i // d], i % d] * 2)
 
 
-@pytest.mark.parametrize(("d", "shortest"), [(4, 4), (12, 12), (15, 16), (64, 16)])
+@pytest.mark.parametrize(("d", "shortest"), [(3, 16), (4, 4), (12, 12), (15, 15), (64, 16)])
 def test_short_rows_of_a_length_that_the_compiler_knows_are_runs(d, shortest):
     """Otherwise each element is read by itself, which is not vectorized: four times as long in a graph layer."""
     table, rows = floats(10, d), np.zeros(1000, np.int64)

@@ -24,6 +24,7 @@ from silo.kinds.triton.cpu.loop_ir import (
     LoopProgram,
     Statement,
 )
+from silo.kinds.triton.cpu.lower.reduction import UNKNOWN
 from silo.kinds.triton.cpu.lower.row_loops import all_statements, texts_of
 from silo.kinds.triton.front.operations import tt
 from silo.kinds.triton.front.operations.further_dialects import CLOCK, VOLATILE_LOAD
@@ -281,7 +282,7 @@ class _Kernel:
                 else:
                     once.append(other)
             # skips prefetches: a group reads long runs of memory, which need none
-            elif not isinstance(other, LoopCall):
+            elif not (isinstance(other, LoopCall) and _is_ahead(other)):
                 own.append(other)
         return once, own
 
@@ -318,10 +319,15 @@ def _rows_of(statement: Statement) -> _Rows | None:
             return None
 
 
+def _is_ahead(statement: LoopCall) -> bool:
+    """Whether the call prefetches later rows."""
+    return _AHEAD.fullmatch(statement.text) is not None
+
+
 def _plain(body: Sequence[Statement]) -> bool:
     return all(
         isinstance(statement, Define | Assign | For | If)
-        or (isinstance(statement, LoopCall) and _AHEAD.fullmatch(statement.text))
+        or (isinstance(statement, LoopCall) and (_is_ahead(statement) or statement.text.startswith(UNKNOWN)))
         for statement in all_statements(body)
     )
 

@@ -179,6 +179,8 @@ class _GroupLowering:
         cut = None if scope.reference else flat_cut(scope, group)
         self.nest = Nest(scope, group.shape, computed, cut, inner=group.inner)
         self.in_runs = lambda: Nest(scope, group.shape, computed, cut, inner=group.inner, in_runs=True)
+        stores = all(isinstance(sink, StoreSink) for sink in group.sinks)
+        self.nest.joins_masks = stores and cut is None and not scope.reference
         self.accumulators: dict[ReduceSink, tuple[str, str, Accumulation]] = {}
         self.unconditional: set[Operation] = set()  # stores that the loop body without masks executes for every element
         # the limits of each store: numbers of leading elements after which the store writes nothing

@@ -118,6 +118,7 @@ class Nest(NestLoops):
     ) -> None:
         super().__init__(scope, shape, cut=cut, inner=inner, in_runs=in_runs)
         self.computed = computed or set()
+        self.joins_masks = False  # whether uniform conditions are joined with comparisons (:func:`joined_mask`)
         self.wants_runs = False  # set if an address contains a quotient or a remainder of the innermost index
         self.fast = False
         # while the elements after the only limit are lowered (the tail): the C text of the limit, where the tail begins
@@ -225,7 +226,7 @@ class Nest(NestLoops):
             return quotient
         if operation.name == arith.SELECT and self.fast and (chosen := self._chosen(operation, index)):
             return chosen
-        joins = operation.name == arith.ANDI and value.type.element == "i1" and not (scope.reference or self.flat)
+        joins = self.joins_masks and operation.name == arith.ANDI and value.type.element == "i1"
         if joins and (joined := joined_mask(self, operation, index)) is not None:
             return self.put("uint8_t", f"(uint8_t)({joined})", self.depth)
         names = [self.value(operand, index) for operand in operation.operands]

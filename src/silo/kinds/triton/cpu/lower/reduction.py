@@ -21,6 +21,7 @@ from silo.kinds.triton.front.ssa import Operation, Type
 __all__ = [
     "FLAG_OF_NUMBERS",
     "OPERATOR_NAMES",
+    "UNKNOWN",
     "VECTOR_CTYPES",
     "Accumulation",
     "accumulation",
@@ -147,6 +148,7 @@ _SHORT_LOOP = 128
 _READ = re.compile(r"\[|(?:^|[(?:]) ?\*")  # matches an array element or a dereferenced pointer
 _OWN = re.compile(r"b[0-9]+\[[i0-9 ()*+]*\]")  # matches an element of scratch memory, by the indices of loops alone
 _WORD = re.compile(r"[A-Za-z_]\w*")
+UNKNOWN = '__asm__("" : "+r"'  # begins a statement after which the C compiler does not know the value of a variable
 # Matches a masked access: its mask, the access, and the value without an access. The mask is joined with the lane's
 # own, because gcc does not vectorise every conditional expression inside of another one.
 _CHOICE = re.compile(r"(t[0-9]+) \? ([*\w\[\]() ]+) : ([^*\[?]+)")
@@ -483,7 +485,7 @@ def _masked_block(loop: For, all_lanes: list[_Lanes], state: _State, first: str)
         Define("int32_t", remaining, f"(int32_t)(({loop.end}) - {first})", mutable=True),
         # The empty assembly hides the number of remaining iterations from gcc. If gcc knew the number, it would compile
         # the lanes one by one, which is faster only than masked gathers.
-        *([] if reads_in_steps(loop.body, loop.variable) else [LoopCall(f'__asm__("" : "+r"({remaining}))')]),
+        *([] if reads_in_steps(loop.body, loop.variable) else [LoopCall(f"{UNKNOWN}({remaining}))")]),
         *before,
         *_lane_loops(head, body, state, lane),
     ]
