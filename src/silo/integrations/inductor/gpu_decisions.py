@@ -462,21 +462,22 @@ def _is_cached(autotuner: Any) -> bool:  # noqa: ANN401
     return info.get("autotune_cache_state") == "hit"
 
 
-def _beside_torchs(name: str, own_config: Config, torch_config: Config | None) -> Config | None:
+def _beside_torchs(name: str, torch_config: Config, decided_config: Config | None) -> Config | None:
     """Returns Silo's decision for a kernel, or None if torch's config is used because Silo has no decision.
 
     For a kernel whose config is in torch's own cache; logs which config is used.
     """
-    if torch_config is None:
+    if decided_config is None:
         _notices.once(
             f"cached {name}",
-            f"{name} uses {own_config}, which torch's own cache holds: nothing was measured, and Silo does not keep it",
+            f"{name} uses {torch_config}, which torch's own cache holds: nothing was measured, and Silo does not "
+            "keep it",
         )
-    elif torch_config != own_config:
+    elif decided_config != torch_config:
         _notices.once(
-            f"cached {name}", f"{name} uses the decision {torch_config}; torch's own cache holds {own_config}"
+            f"cached {name}", f"{name} uses the decision {decided_config}; torch's own cache holds {torch_config}"
         )
-    return torch_config
+    return decided_config
 
 
 def _descends(autotuner: Any, launcher: Any) -> bool:  # noqa: ANN401
