@@ -21,7 +21,7 @@ os.environ.setdefault("SILO_THREADS", "1")
 
 import torch
 
-from bench.inductor_models import TRAINED, Model, models
+from bench.inductor_models import TRAINED, Model, image_operators, models
 from bench.machine import describe, save
 from bench.paired import median_interval
 from silo.integrations import inductor
@@ -111,6 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print the table and the verdict, and write the JSON file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="models whose names have this text in them")
+    parser.add_argument("--images", action="store_true", help="operators on small pictures, in place of the models")
     parser.add_argument("--rounds", type=int, default=32, help="bursts of each (32)")
     parser.add_argument(
         "--cpu-time", action="store_true", help="time that this thread was on a CPU: where other programs run, too"
@@ -130,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not enabled:
             parser.error(enabled.decision.reason)
         print(f"{'microseconds':18}{'Silo':>10}{'C++':>10}{'eager':>10}{'over C++':>9}{'':14}{'over eager':>11}")
-        for name, make in models().items():
+        for name, make in (image_operators() if given.images else models()).items():
             if given.only in name:
                 found[name] = measure(name, make, given.rounds, clock)
                 print(line(name, found[name]), flush=True)

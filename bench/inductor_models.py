@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-__all__ = ["TRAINED", "Model", "models"]
+__all__ = ["TRAINED", "Model", "image_operators", "models"]
 
 Model = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -353,4 +353,51 @@ def models() -> dict[str, Callable[[], Model]]:
         "top-k sampling": _topk,
         "kthvalue": _kthvalue,
         "median": _median,
+    }
+
+
+def image_operators() -> dict[str, Callable[[], Model]]:
+    """Return operators on pictures whose rows have 7 to 56 elements, by name."""
+
+    def attention_windows(x: Any) -> Any:
+        return x.view(4, 4, 7, 4, 7, 96).permute(0, 1, 3, 2, 4, 5).contiguous() * 2
+
+    def heads(x: Any) -> Any:
+        return x.view(8, 50, 3, 3, 64).permute(2, 0, 3, 1, 4).contiguous() * 2
+
+    def scaled(x: Any, weight: Any, bias: Any) -> Any:
+        return (x * weight[:, None, None] + bias[:, None, None]).relu()
+
+    def of(operator: Callable[..., Any], *shapes: tuple[int, ...]) -> Callable[[], Model]:
+        return lambda: (operator, tuple(randn(shape) for shape in shapes))
+
+    pool, grow, pad = functional.max_pool2d, functional.interpolate, functional.pad
+    return {
+        "max pool, 7": of(lambda x: pool(x, 2) + 1, (16, 64, 14, 14)),
+        "max pool, 14": of(lambda x: pool(x, 2) * 2, (8, 64, 28, 28)),
+        "max pool of 3, 28": of(lambda x: pool(x, 3, 2, 1) * 2, (4, 32, 56, 56)),
+        "average pool": of(lambda x: functional.avg_pool2d(x, 2) * 2, (8, 64, 28, 28)),
+        "average pool of 3": of(lambda x: functional.avg_pool2d(x, 3, 1, 1) * 2, (4, 64, 28, 28)),
+        "means of pictures": of(lambda x: x.relu().mean((2, 3)), (16, 512, 7, 7)),
+        "max pool, means, 7": of(lambda x: pool(x, 2).mean((2, 3)), (8, 128, 14, 14)),
+        "max pool, means, 14": of(lambda x: pool(x, 2).mean((2, 3)), (4, 128, 28, 28)),
+        "nearest": of(lambda x: grow(x, scale_factor=2) + 1, (4, 32, 28, 28)),
+        "bilinear": of(lambda x: grow(x, scale_factor=2, mode="bilinear") + 1, (4, 16, 28, 28)),
+        "pixel shuffle": of(lambda x: functional.pixel_shuffle(x, 2) * 2, (4, 64, 28, 28)),
+        "pixel unshuffle": of(lambda x: functional.pixel_unshuffle(x, 2) * 2, (4, 16, 56, 56)),
+        "scale and bias, 28": of(scaled, (8, 64, 28, 28), (64,), (64,)),
+        "scale and bias, 7": of(scaled, (16, 256, 7, 7), (256,), (256,)),
+        "batch norm": of(lambda x: functional.batch_norm(x, None, None, training=True), (8, 64, 28, 28)),
+        "group norm": of(lambda x, w, b: functional.group_norm(x, 8, w, b), (8, 64, 14, 14), (64,), (64,)),
+        "pad": of(lambda x: pad(x, (1, 1, 1, 1)) * 2, (4, 64, 28, 28)),
+        "reflecting pad": of(lambda x: pad(x, (1, 1, 1, 1), mode="reflect") * 2, (4, 64, 28, 28)),
+        "windows": of(attention_windows, (4, 28, 28, 96)),
+        "heads": of(heads, (8, 50, 576)),
+        "glu": of(lambda x: functional.glu(x, 1) * 2, (8, 64, 28, 28)),
+        "unfold": of(lambda x: functional.unfold(x, 3, padding=1) * 2, (2, 16, 28, 28)),
+        "sums of channels": of(lambda x: (x * x).sum(1), (32, 64, 49)),
+        "variances": of(lambda x: torch.var_mean(x, (0, 2, 3))[0], (8, 64, 14, 14)),
+        "every second": of(lambda x: x[:, :, ::2, ::2] * 2 + x[:, :, 1::2, 1::2], (8, 64, 28, 28)),
+        "joined channels": of(lambda x, y: torch.cat([x, y], 1) * 2, (8, 32, 14, 14), (8, 32, 14, 14)),
+        "channels last": of(lambda x: x.permute(0, 2, 3, 1).contiguous() * 2, (8, 64, 14, 14)),
     }
