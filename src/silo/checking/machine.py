@@ -209,7 +209,7 @@ class CheckedLaunch(Protocol[Schedule, Fault, About, Results]):
         ...
 
     def fault_finding(self, fault: Fault, schedule: Schedule) -> CheckFinding | None:
-        """Returns the finding for a fault; None if such faults are expected in this schedule."""
+        """Returns the finding for a fault; None if this schedule is expected to have faults of this kind."""
         ...
 
     def doubt_finding(

@@ -83,7 +83,7 @@ class LaunchMemory:
         return self._copies[region]
 
     def restore(self) -> None:
-        """Writes the copied contents back, for the next run."""
+        """Writes the copied contents back, before the next run."""
         self._write(self._copies)
 
     def put_back(self) -> None:

@@ -55,14 +55,14 @@ def _listed_devices(kind: str) -> tuple[Device, ...] | _Missing:
         list_devices = cast("Callable[[], Sequence[Device]]", load_place(location))
         loaded = True
         return tuple(list_devices())
-    except Exception as error:  # noqa: BLE001  # any error of a foreign plug-in is the reason why it has no devices
+    except Exception as error:  # noqa: BLE001  # any error of a foreign plug-in is the reason why its devices are missing
         if loaded and isinstance(error, DeviceError):  # the plug-in reports that this machine lacks the device
             return _Missing(Rejected(str(error)), broken=False)
         return _Missing(Rejected(f"{type(error).__name__}: {error}"), broken=True)
 
 
 def devices_of_kind(kind: str) -> tuple[Device, ...]:
-    """Returns the devices of one kind, by index; empty if the machine has none."""
+    """Returns the devices of one kind, by index; the tuple is empty if the machine lacks them."""
     answer = _listed_devices(kind)
     return () if isinstance(answer, _Missing) else answer
 
