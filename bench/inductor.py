@@ -1,8 +1,8 @@
 """Models under ``torch.compile`` on the CPU: Triton through Silo, beside Inductor's C++ and eager torch.
 
-``python -m bench.inductor`` first compares every model's results with eager torch's. Then the three take turns in short
-bursts on one thread. A ratio is the median of the ratios of neighbouring bursts, with an interval. The bars: a
-geometric mean of at most 0.95 times the time of Inductor's C++, and no model above 1.5.
+``python -m bench.inductor`` first compares every model's results with eager torch's. Then Silo, C++ and eager torch
+take turns in short bursts on one thread. A ratio is the median of the ratios of neighbouring bursts, with an interval.
+The goal is met if the geometric mean of the ratios to Inductor's C++ is at most 0.95 and no model's ratio exceeds 1.5.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BURST_S = 0.01
 def measure(
     name: str, make: Callable[[], Model], rounds: int, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, Any]:
-    """Measure one model by ``clock``; return its samples, least times and ratios."""
+    """Measure one model by ``clock``; return each way's samples and least time, Silo's ratios, and first calls."""
     torch.manual_seed(0)
     plain, given = make()
     torch._dynamo.reset()  # noqa: SLF001  # the public name warns
@@ -58,8 +58,8 @@ def measure(
         repeats = max(1, int(_BURST_S / max(_burst(ways["cpp"], given, 1, clock), 1e-6)))
         samples: dict[str, list[float]] = {way: [] for way in calls}
         for turn in range(rounds):
-            # Each of the two compiled ones follows eager torch as often as the other: the next burst takes up to a
-            # tenth longer, because of the memory that is free then.
+            # A burst after eager torch takes up to a tenth longer, because of the memory that is free then. So Silo and
+            # C++ follow eager torch equally often.
             for way in (*sorted(ways, reverse=turn % 2 == 0), "eager"):
                 samples[way].append(_burst(calls[way], given, repeats, clock))
     found: dict[str, Any] = {way: {"least_us": min(taken) * 1e6, "samples_s": taken} for way, taken in samples.items()}
@@ -81,8 +81,9 @@ def _burst(call: Callable[..., Any], given: tuple[Any, ...], repeats: int, clock
 def keep_freed_memory() -> bool:
     """Make glibc keep freed memory in the process; return whether that worked (False for other C libraries).
 
-    Otherwise each result of some megabytes may be returned to the system, and be made of fresh pages in the next call.
-    Fresh pages cost more than many kernels, and earlier allocations would decide which calls pay for them.
+    Otherwise glibc may return the memory of each result of some megabytes to the system, and the next call gets fresh
+    pages for it. Fresh pages cost more than many kernels, and earlier allocations would decide which calls pay for
+    them.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -99,7 +100,7 @@ def line(name: str, row: dict[str, Any]) -> str:
 
 
 def verdict(found: dict[str, dict[str, Any]]) -> str:
-    """Return a line of text about the bars and whether they are met."""
+    """Return a line of text: the geometric mean, the models above the greatest ratio, and whether the goal is met."""
     ratios = {name: row["over_cpp"][0] for name, row in found.items()}
     mean = math.exp(sum(map(math.log, ratios.values())) / len(ratios))
     above = ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items() if ratio > WORST) or "none"

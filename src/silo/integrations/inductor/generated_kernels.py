@@ -1,4 +1,4 @@
-"""Functions that replace Inductor's own for the CPU kernels that it generates: Silo's configs and native launchers."""
+"""Replaces functions of Inductor, so that its generated CPU kernels get Silo's configs and native launchers."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class GeneratedKernel:
 
     @property
     def period(self) -> int:
-        """The smallest number, at least a cache line, by which the text divides a row index; 0 if not a power of two.
+        """The smallest divisor of a row index in the text that is at least a cache line; 0 if no power of two.
 
         Inductor splits a row index in two with ``xindex // period``. The rows of one period are adjacent in memory.
         """
@@ -155,8 +155,9 @@ def across_of(source: str) -> str:
 
 # Elements of a pointwise block: enough for vector loops, few enough for a core's nearest caches.
 _SPAN = 2048
-# Elements of a row that a reduction reads in one step: usually, and in a longer row if the reduction keeps a mean and a
-# variance for each of them, which costs divisions when the row ends and they are combined.
+# Elements of a row that a reduction reads in one step. The second number is for Welford reductions of rows that are
+# longer than the first: they keep a mean and a variance for each element of a step, and combining these at the end of
+# the row costs divisions.
 _PIECE, _WELFORD_PIECE = 1024, 128
 # Elements of a tile that is read along one axis and written along the other, and elements along its short axis. The
 # short axis is a whole cache line long, so reads and writes use whole lines.
@@ -328,9 +329,9 @@ def finished(kernel: Any) -> Any:  # noqa: ANN401
     return LambdaFuture(lambda: kernel, future=done)
 
 
-# Kinds of kernels that are correct for any block size, down to one element, so also if one element is written before
-# another element is read. A kernel of another kind may need a barrier between that write and that read; without the
-# option ``cpu_elements_apart``, the compiler keeps the barrier.
+# Kinds of kernels that are correct for any block size, even for one element. So one element may be written before
+# another element of the block is read, without a barrier. A kernel of another kind may need a barrier between that
+# write and that read; it does not get the option ``cpu_elements_apart``, so the compiler keeps the barrier.
 _ANY_BLOCKS = frozenset({"POINTWISE", "REDUCTION", "PERSISTENT_REDUCTION"})
 
 

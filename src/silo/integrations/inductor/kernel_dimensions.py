@@ -1,4 +1,4 @@
-"""Keeps the dimensions of Inductor's pointwise kernels for the CPU apart, as in the loops of Inductor's C++ code.
+"""Keeps the dimensions of Inductor's pointwise kernels for the CPU separate, as in the loops of Inductor's C++ code.
 
 Inductor's Triton code for GPUs joins dimensions, and then computes the index along each from the joint index by
 divisions. On a CPU these divisions are expensive, and they hide which elements of an array are adjacent in memory.
@@ -41,9 +41,10 @@ _for_fusion: ContextVar[bool] = ContextVar("_for_fusion", default=False)
 
 
 def for_fusion(plain: Any) -> Any:  # noqa: ANN401  # a class method
-    """Wraps ``SIMDScheduling.select_tiling``: Inductor fuses nodes by its own tilings, in which dimensions are joined.
+    """Wraps ``SIMDScheduling.select_tiling``: to decide about fusion, Inductor still uses its own tilings.
 
-    Inductor does not fuse a pointwise node with a reduction if the node's tiling has several dimensions.
+    With a tiling of several dimensions (:func:`in_dimensions`), Inductor would not fuse a pointwise node with a
+    reduction.
     """
 
     @wraps(plain.__func__)
@@ -72,7 +73,7 @@ def in_dimensions(config: Any, plain: Any) -> Any:  # noqa: ANN401  # a class me
         found: Any = plain.__func__(cls, node_schedule, numel, reduction_numel, *rest, **named)
         if _for_fusion.get() or reduction_numel != 1 or not _for_cpus(cls, node_schedule):
             return found
-        # Inductor itself keeps several dimensions only if accesses go along different ones
+        # Inductor's own tiling has several dimensions only if accesses go along different ones, as in a transpose
         transposes = len(_dimensions(found[0])) > 1
         most_of_torch = config.triton.max_tiles
         config.triton.max_tiles = _MOST_DIMENSIONS

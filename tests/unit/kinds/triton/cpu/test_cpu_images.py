@@ -1,4 +1,4 @@
-"""Pictures: short rows of a known length, every second element, edges, and maxima that keep a NaN."""
+"""Tests kernels of image models: short rows of a known length, strided reads, padding, and maxima that keep a NaN."""
 # pyright: reportCallIssue=false
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def greater(a, b):
 
 @triton.jit
 def halved(x, o, rows, W: tl.constexpr, BY: tl.constexpr, BX: tl.constexpr):
-    """The maxima of squares of two by two elements."""
+    """Stores the maximum of each square of two by two elements."""
     y, i = (tl.program_id(0) * BY + tl.arange(0, BY))[:, None], tl.arange(0, BX)[None, :]
     inside = (y < rows) & (i < W)
     at = x + y * 4 * W + 2 * i
@@ -36,7 +36,9 @@ def halved(x, o, rows, W: tl.constexpr, BY: tl.constexpr, BX: tl.constexpr):
 
 @triton.jit
 def halved_and_summed(x, o, rows, W: tl.constexpr, N: tl.constexpr, BLOCK: tl.constexpr):
-    """The sums of these maxima in pictures of N rows."""
+    """Stores, for each picture, the sum of the maxima of its squares of two by two elements; N is the number of their
+    rows.
+    """
     picture, i = tl.program_id(0), tl.arange(0, BLOCK)
     inside = (i < W * N) & (picture < rows)
     at = x + picture * 4 * W * N + i // W * 4 * W + 2 * (i % W)
@@ -48,7 +50,9 @@ def halved_and_summed(x, o, rows, W: tl.constexpr, N: tl.constexpr, BLOCK: tl.co
 
 @triton.jit
 def framed(x, o, pictures, H: tl.constexpr, W: tl.constexpr, BY: tl.constexpr, BX: tl.constexpr):
-    """Pictures with a frame of zeros, one element wide; the conditions are of 64-bit integers, as Inductor's are."""
+    """Stores doubled pictures in a frame of zeros, one element wide; the masks compare 64-bit integers, as Inductor's
+    do.
+    """
     z = tl.program_id(0)
     y, i = tl.arange(0, BY)[:, None], tl.arange(0, BX)[None, :]
     inside = (y < H + 2) & (i < W + 2) & (z < pictures)
@@ -67,7 +71,7 @@ def row_means(x, o, rows, N: tl.constexpr, BX: tl.constexpr, BLOCK: tl.constexpr
 
 @triton.jit
 def middle_sums(x, o, total, N: tl.constexpr, R, BLOCK: tl.constexpr):
-    """Sums over the middle of three axes; the last program is not full."""
+    """Sums an array over the middle one of its three axes; some elements of the last program are beyond ``total``."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     sums = tl.zeros((BLOCK,), tl.float32)
     for r in range(R):
@@ -93,7 +97,7 @@ def pictures(*shape, kinds=()):
 
 
 def maxima(values):
-    """By the rule of ``greater``: a NaN on either side stays, and of equal zeros the second."""
+    """Returns maxima of four elements as ``greater`` computes them: a NaN stays, and of two equal zeros the second."""
     result = values[..., 0]
     for k in (1, 2, 3):
         other = values[..., k]
@@ -118,7 +122,7 @@ def test_maxima_of_squares_keep_what_is_no_number(mode, width):
 
 
 def test_maxima_of_squares_are_written_as_two_choices():
-    """gcc makes vectors of these, and branches of a choice with both conditions."""
+    """The C text has two conditional expressions instead of one with ``|``, which gcc would compile to branches."""
     arguments = {"x": pictures(8, 28), "o": pictures(4, 14), "rows": 4, "W": 14, "BY": 4, "BX": 16}
     text = emit_c(module_of(halved, arguments), CpuOptions(vector_bits=512)).source
     assert " == 14) {" in text

@@ -1,4 +1,7 @@
-"""Makes comparisons of widened integers comparisons of the narrow ones, of which a vector holds twice as many."""
+"""Replaces comparisons of integers that were widened from 32 bits by comparisons of the 32-bit integers.
+
+A vector holds twice as many integers of 32 bits as of 64 bits.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,10 @@ _LEAST, _MOST = -(2**31), 2**31 - 1
 
 
 def narrow_compares(module: Module) -> None:
-    """Compares 32-bit integers themselves where ``module`` widens them to compare with a constant or each other.
+    """Replaces, in place, each comparison of widened 32-bit integers with a constant of 32 bits or with each other.
 
-    The results are the same, because a sign extension keeps the order. PyTorch Inductor writes the conditions of a
-    padding, for example, with indices that it converts to 64 bits.
+    The results are the same, because a sign extension keeps the order. PyTorch Inductor, for example, converts indices
+    to 64 bits before it compares them in the mask of a padding.
     """
     for compare in [operation for operation in module.walk() if operation.name == arith.CMPI]:
         if compare.attributes["predicate"] not in _SIGNED:
@@ -46,14 +49,14 @@ def _widened(value: Value) -> Value | None:
 
 
 def _narrow_constant(value: Value) -> int | None:
-    """The integer that every element of ``value`` is, if it fits in 32 bits; else None."""
+    """The constant that every element of ``value`` equals, if it fits in 32 bits; else None."""
     source = scalar_source(value)
     number = constant_scalar(source) if source is not None else None
     return number if isinstance(number, int) and _LEAST <= number <= _MOST else None
 
 
 def _constant(compare: Operation, position: int, number: int) -> Value:
-    """Inserts a 32-bit constant in the shape of an operand of ``compare`` before it; returns the constant."""
+    """Returns a 32-bit constant, inserted before ``compare``, with the shape of the operand at ``position``."""
     old = compare.operands[position].type
     type_ = Type(_NARROW, old.shape, tensor=old.tensor, layout=old.layout)
     attribute: Attribute = Dense((number,), type_) if type_.tensor else number

@@ -268,7 +268,7 @@ class _Kernel:
         return [*self.once, *start, loop, each(self.after)]
 
     def _row(self, body: Sequence[Statement]) -> tuple[list[Statement], list[Statement]]:
-        """Splits the loop over some rows into the values that all programs share, and the remaining statements."""
+        """Splits the statements of some rows: definitions whose values all programs share, and all others."""
         varying = self.varying | {other.name for other in self.each}
         varying |= {statement.target for statement in all_statements(body) if isinstance(statement, Assign)}
         once: list[Statement] = []

@@ -119,7 +119,7 @@ def _prepare(scope: LoweringScope, sink: Sink) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """The code for the elements after the last one for which every mask is true.
+    """The code for the elements of a row from the limit on; before the limit, every mask is true.
 
     ``body`` are the statements of one element, and ``repeated`` the reductions that add the same value for each of
     these elements.
@@ -132,7 +132,7 @@ class _Rest:
 
 @dataclass(frozen=True, slots=True)
 class _Behind:
-    """Two versions of the code for the elements after the last one for which every mask is true.
+    """Two versions of the code for the elements of a row from the limit on; before the limit, every mask is true.
 
     ``plain`` tests the masks of each element. ``one_value``, if not None, is used if the C condition ``fits`` holds at
     run time: then all of these elements have one known value.
@@ -144,13 +144,13 @@ class _Behind:
 
 
 def _both(first: str, second: str) -> str:
-    """The C condition that both hold; "" and "1" always do."""
+    """The C condition that both conditions hold; "" and "1" stand for a condition that always holds."""
     conditions = [condition for condition in (first, second) if condition not in {"", "1"}]
     return " && ".join(conditions) or "1"
 
 
 def _changes_nothing(body: list[Statement]) -> bool:
-    """Whether each statement reads an element of memory, or writes to an element what was read from it."""
+    """Whether ``body`` writes to each element only the value that it has read from the same element."""
     texts = {one.name: one.value for one in body if isinstance(one, Define)}
     return all(
         isinstance(one, Define) or (isinstance(one, Assign) and texts.get(one.value) == one.target) for one in body
@@ -188,7 +188,9 @@ class _GroupLowering:
         # reductions, each with the value that it adds for every element after the limit (the number of leading elements
         # with true masks)
         self.repeated: list[tuple[ReduceSink, str]] = []
-        self.combined: list[CombinedRow] = []  # the values that the last lowered body combines with rows of results
+        # for each reduction along an outer axis: the element, and the place in the result that the last lowered body
+        # combines with it
+        self.combined: list[CombinedRow] = []
         self.streaming: Streaming | None = None
         self.turned: LoopBuffer | None = self._transposed()
         # the temporary buffers, while the body that stores to them is lowered; else None
@@ -357,8 +359,8 @@ class _GroupLowering:
             buffer = scope.buffer(sink.target)
             assert buffer is not None
         scope.lifetimes.touch(buffer if self.turned is None else self.turned)
-        # A nest with run-time checks is lowered twice, and a C name that one version defines is unknown in the other
-        # and after both.
+        # No tail is recorded for a nest with run-time checks: it is lowered twice, and a C name that one version
+        # defines is unknown in the other and after both.
         if nest.tail and sink.value is sink.target and nest.level(text) == 0 and not self.group.checks:
             scope.tails[sink.value] = Tail(nest.axes[-1], nest.tail, text)
         if self.turned is not None:
@@ -477,7 +479,8 @@ class _GroupLowering:
             return [Assign(f"{buffer.name}[{linear}]", nest.value(value, nest.index))]
         limit_count = len(nest.limits)
         condition = nest.mask(mask, nest.index)
-        # only limits that come from the store's own mask are recorded, and none if this mask depends on memory
+        # only limits that come from the store's own mask are recorded, and none if this mask depends on memory, which
+        # may change before the store
         if nest.fast:
             reads = mask is None or _reads_memory(mask)
             self.limits_of[operation] = set() if reads else set(nest.limits[limit_count:])
@@ -608,8 +611,8 @@ class _GroupLowering:
         """Moves the flags "an element is a number (not NaN)" out of the main loop, which is then shorter.
 
         Returns the statements of the main loop, and statements after it that set the flags. A maximum above its start
-        value proves that an element is a number. So only if the maximum is still the start value, a second loop looks
-        for a number, and ends at the first. The statements stay unchanged if the nest does more than reduce.
+        value proves that an element is a number. If the maximum is still the start value, a second loop looks for a
+        number, and ends as soon as it finds one. The statements stay unchanged if the nest does more than reduce.
         """
         late = [
             (name, flag, how)
@@ -633,8 +636,8 @@ class _GroupLowering:
     def _rest_ends(self, limits: list[str], extent: int) -> str:
         """The C condition under which no element after the limits is stored; "" if no such condition is known.
 
-        The condition is that the operands of the masks' comparisons stay in 32 bits: then, from the lowest limit on,
-        one of the comparisons is false.
+        The condition is that the operands of the masks' comparisons fit in 32 bits: then, from the lowest limit on, one
+        of the comparisons is false.
         """
         nest = self.nest
         if any(limit not in nest.bases for limit in limits):
@@ -689,7 +692,7 @@ class _GroupLowering:
             limit = self.scope.name("limit")
             before.append(Define("int64_t", limit, full_end, mutable=True))
             assigned: list[Statement] = [Assign(limit, text.replace("limit", limit)) for text in limits]
-            in_runs = ""  # whether the runs do not end before the limits of masks
+            in_runs = ""  # C condition: the runs reach the limits of the masks
             if self.nest.runs is not None:
                 whole = self.scope.name("whole")
                 assigned.insert(len(self.nest.mask_limits()), Define("int64_t", whole, limit))

@@ -1,12 +1,12 @@
 """Evaluates values inside one loop nest.
 
 Every statement is put at the outermost loop level that it depends on, so values that are the same for a whole row leave
-the inner loop. The body of the innermost loop is lowered up to twice: the fast body, for the leading part of the range
-in which every mask is known to be true (``limits`` give its length), and the slow body, for the rest. If a single
+the inner loop. The body of the innermost loop is lowered up to twice. The fast body is for the leading iterations, in
+which every mask is known to be true (``limits`` give their number), and the slow body is for the rest. If a single
 comparison limits the leading part, that comparison is known to be false in the rest, which is then called a ``tail``:
-there a masked load has one value, and so have values computed from it, which are computed before the loop. If several
-conditions limit the leading part (``ended``), at least one of them is false after it, and so is each mask that requires
-all of them.
+there a masked load has one value, and so have values computed from the load, so all of them are computed before the
+loop. If several conditions limit the leading part (``ended``), at least one of them is false after it, and so is each
+mask that requires all of them.
 
 Evaluation recurses. A call that is nested too deep raises an exception that ends all calls around it. Then that call is
 made first, with an empty stack, and the outermost call is repeated: it finds the results already computed.
@@ -102,7 +102,7 @@ _BY_RECIPROCAL: Mapping[str, str] = {arith.DIVSI: "silo_divsi_by_i32", arith.REM
 class Nest(NestLoops):
     """Loops over ``shape`` in which values are evaluated.
 
-    The values in ``computed`` have a buffer which this nest fills, so they are evaluated here instead of read from it.
+    The values in ``computed`` have a buffer that this nest fills, so they are evaluated here instead of read from it.
     :class:`NestLoops` describes the other arguments.
     """
 
@@ -118,16 +118,16 @@ class Nest(NestLoops):
     ) -> None:
         super().__init__(scope, shape, cut=cut, inner=inner, in_runs=in_runs)
         self.computed = computed or set()
-        self.joins_masks = False  # whether uniform conditions are joined with comparisons (:func:`joined_mask`)
+        self.joins_masks = False  # whether conditions that are the same for a row are merged (:func:`joined_mask`)
         self.wants_runs = False  # set if an address contains a quotient or a remainder of the innermost index
         self.fast = False
         # while the elements after the only limit are lowered (the tail): the C text of the limit, where the tail begins
         self.tail = ""
         # while the elements after several limits are lowered: these limits, at least one of which was reached
         self.ended: frozenset[str] = frozenset()
-        # the limits of each mask that the fast body (before the lowest limit) does not test
+        # for each mask in ``untested``: the limits that the mask has set
         self._limits_of: dict[tuple[Value, Index], frozenset[str]] = {}
-        # masks that are true in the fast body (the elements before the lowest limit) because of the limits alone
+        # masks that the fast body does not test, because they are true for all elements before the lowest limit
         self.untested: dict[tuple[Value, Index], None] = {}
         self.limits: list[str] = []
         # the address of the row's first element, for each pointer that the fast body (before the lowest limit) reads in
@@ -136,7 +136,8 @@ class Nest(NestLoops):
         # for each limit that a comparison sets: the C text of the comparison's varying side at index 0; "" if that side
         # is uniform
         self.bases: dict[str, str] = {}
-        # C texts of indices from which on values that this nest reads all equal one scalar (``Tail``)
+        # for values that this nest reads: the C text of the index from which on all elements of a value equal one
+        # scalar (``Tail``)
         self._adopted: list[str] = []
         self._depends: dict[tuple[Value, Index], bool] = {}
         self._same_in_run: dict[tuple[Value, Index], bool] = {}
@@ -286,7 +287,10 @@ class Nest(NestLoops):
         return "" if self.depends(condition, index) else f"{self.value(condition, index)} ? limit : 0"
 
     def _divided(self, operation: Operation, names: list[str]) -> str | None:
-        """A quotient or remainder by a divisor that is constant in the innermost loop, using its reciprocal."""
+        """A quotient or remainder by a divisor that is constant in the innermost loop, using its reciprocal.
+
+        None for another operation, a type other than i32, or a dividend that is constant in that loop.
+        """
         function = _BY_RECIPROCAL.get(operation.name)
         if function is None or operation.result.type.element != "i32" or self.scope.reference:
             return None
@@ -405,12 +409,12 @@ class Nest(NestLoops):
         address, level = self.place(pointer, index)
         if self.fast and index == self.index and address.endswith(f"[{self.inner}]"):
             self.rows[pointer] = address.removesuffix(f"[{self.inner}]")
-        # the mask limits the innermost loop, so the load stays inside of that loop, even if the address is the same
-        # everywhere
+        # the mask limits the innermost loop, so the load stays inside of that loop, even if the address is the same in
+        # all iterations
         if inner:
             level = self.depth
-        # the mask limits the runs, so the load stays inside of the loop over runs, even if the address is the same
-        # everywhere
+        # the mask limits the runs, so the load stays inside of the loop over runs, even if the address is the same in
+        # all runs
         elif in_run and mask is not None:
             level = max(level, self.depth - 1)
         type_ = operation.result.type
@@ -445,8 +449,8 @@ class Nest(NestLoops):
         """The C condition under which an access happens at ``index``; "" if it always does.
 
         While the fast body (which tests no mask) is lowered, conditions that are true on a leading part of the
-        innermost loop become limits. An access that is moved out of that loop must not be ``limiting``: it happens even
-        if the loop does not run.
+        innermost loop become limits. ``limiting`` must be False for an access that is moved out of that loop, because
+        the access happens even if the loop runs no iteration.
         """
         if mask is None:
             return ""
@@ -463,11 +467,14 @@ class Nest(NestLoops):
         return condition
 
     def _has_ended(self, mask: Value, index: Index) -> bool:
-        """Whether ``mask`` is false because the elements after several limits are lowered, and it requires them all."""
+        """Whether ``mask`` is known to be false, because it requires each condition that set a limit in ``ended``.
+
+        The elements after these limits are being lowered, so at least one of the conditions is false.
+        """
         return bool(self.ended) and self._limits_of.get((mask, index), frozenset()) >= self.ended
 
     def _mask_parts(self, place: tuple[Value, Index]) -> list[tuple[Value, Index]]:
-        """The masks that a mask is a conjunction of; [] if the mask is not split in this body."""
+        """The operands of a mask that is a conjunction or a view; [] if the mask is not split in this body."""
         mask, index = place
         operation = mask.owner
         looks = (self.fast or self.tail) and self.scope.buffer(mask) is None and not self._constant_mask(mask)
@@ -569,8 +576,8 @@ class Nest(NestLoops):
         Under this condition, one of the limiting comparisons is false in every later iteration. The set is empty if
         that cannot be shown. A comparison is false after its limit if its operands fit in 32 bits.
 
-        If the loop has runs, the set is empty without ``in_runs``. With ``in_runs``, it has the limits of masks, and
-        the condition holds only if the runs do not end before the lowest of them (:meth:`mask_limits`).
+        If the loop has runs, the set is empty without ``in_runs``. With ``in_runs``, it has the limits of masks
+        (:meth:`mask_limits`), and the caller must also check that the runs reach the lowest of them.
         """
         limits, extent = self.mask_limits(), self.loops_over[-1][1]
         if (self.runs is not None and not in_runs) or any(limit not in self.bases for limit in limits):

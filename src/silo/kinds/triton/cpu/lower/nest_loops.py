@@ -1,4 +1,7 @@
-"""Writes the loops of one nest: one per axis, flat loops over several short axes, or runs of equal quotients."""
+"""Writes the loops of one nest: one for each axis, or flat loops over several short axes.
+
+The innermost loop may also be cut into runs: consecutive indices with the same quotient.
+"""
 
 from __future__ import annotations
 
@@ -29,16 +32,17 @@ __all__ = [
     "usual_length",
 ]
 
-# ---- Conditions that follow from the limits of the leading part of an innermost loop ----
+# ---- Conditions that are true in the leading iterations of an innermost loop, up to its limits ----
 
 
 def holds_within(
     limits: Sequence[str], condition: Value, index: Index, limit_of: Callable[[Value, Index], str | None]
 ) -> bool:
-    """Whether ``condition`` at ``index`` is true in all iterations before ``limits``, which accesses have already set.
+    """Whether ``condition`` at ``index`` is true in all iterations before the lowest of ``limits``.
 
-    ``limit_of`` returns the limit that a comparison or a loop-invariant condition would set; None if the condition must
-    not be split, because its value is in memory.
+    A limit is the C text of the number of leading iterations in which some condition is true. ``limits`` were set by
+    the masks of accesses. ``limit_of`` returns the limit that a comparison or a loop-invariant condition would set;
+    None if the condition must not be split, because its value is in memory.
     """
     seen: set[tuple[Value, Index]] = set()
     pending = [(condition, index)]
@@ -65,7 +69,7 @@ def holds_within(
 
 
 def unless_masked(condition: Value) -> tuple[Value, Value] | None:
-    """Splits a value of the form "the condition, or not the mask" into (condition, mask); None for other values."""
+    """Splits the value ``condition | ~mask`` into (condition, mask); None for values of another form."""
     either = condition.owner
     if either is None or either.name != arith.ORI:
         return None
@@ -81,7 +85,7 @@ def unless_masked(condition: Value) -> tuple[Value, Value] | None:
 
 
 def _conjunction(condition: Value, index: Index) -> list[tuple[Value, Index]]:
-    """The conditions whose conjunction is ``condition``, or the operand of a view; [] for any other value."""
+    """The operands of a conjunction, or the operand of a view, each with its index; [] for any other value."""
     operation = condition.owner
     if operation is None or not condition.type.tensor:
         return []
@@ -96,9 +100,10 @@ _BELOW = re.compile(r"nest_below\(.*, \(int64_t\)\(\(int32_t\)([0-9]+)\), limit\
 
 
 def usual_length(limits: Sequence[str], extent: int) -> int:
-    """The only limit above 0 of rows that begin at a multiple of ``extent``; 0 if it is ``extent`` or unknown.
+    """The constant number of elements that masks select in the first row, if it is below ``extent``; else 0.
 
-    ``limits`` are the C texts by which comparisons limit the leading part of an innermost loop.
+    ``limits`` are the C texts by which comparisons limit the leading part of an innermost loop. If rows begin at
+    multiples of ``extent``, the comparison with the least constant selects no element of a later row.
 
     >>> usual_length(["nest_below((int64_t)s4 + (int64_t)0, (int64_t)((int32_t)14), limit)", "s2 ? limit : 0"], 16)
     14
@@ -109,7 +114,7 @@ def usual_length(limits: Sequence[str], extent: int) -> int:
 
 
 def reads_in_steps(body: Sequence[Statement], inner: str) -> bool:
-    """Whether ``body`` reads elements at a constant distance of several elements (``[index * step]``).
+    """Whether ``body`` reads an array with a stride of several elements (``[index * step]``).
 
     Without a mask, the C compiler can load such elements without gather instructions.
     """
@@ -184,7 +189,8 @@ class Runs:
     def loop(self, end: str, before: list[Statement], inner: Callable[[str, str], For]) -> list[Statement]:
         """The loop over the runs up to the index ``end``.
 
-        ``before`` are statements of each run; ``inner(first, last)`` returns the loop over the indices of one run.
+        ``before`` are the statements at the start of each run; ``inner(first, last)`` returns the loop over the indices
+        of one run.
         """
         last = self.name("last")
         run: list[Statement] = [If(f"{self.first} >= {end}", [Break()])]
@@ -205,7 +211,7 @@ class Runs:
     def by_quotients(
         self, end: str, body: list[Statement], reductions: tuple[tuple[str, str], ...]
     ) -> list[Statement] | None:
-        """A loop over the quotients that runs ``body`` once for each run up to ``end``.
+        """A loop over the quotients up to ``end`` that executes ``body`` once for each run (indices of a quotient).
 
         Returns None if there are several divisions, or ``body`` needs the index or the remainder.
         """
@@ -217,7 +223,7 @@ class Runs:
             return None
         low, high = self.name("low"), self.name("high")
 
-        def quotient(of: str) -> str:  # runs exist only if the dividends are not negative
+        def quotient(of: str) -> str:  # with a negative dividend, ``end`` is 0 (``nest_runs``)
             return f"{end} > 0 ? nest_quotient({of}, {pair.divisor})"
 
         return [
@@ -227,7 +233,7 @@ class Runs:
         ]
 
     def _whole_length(self) -> int | None:
-        """The length of the longest runs, if all divisors are known and the least of them is in ``_WHOLE``; or None."""
+        """The length of the longest runs, if all divisors are known and the least one is in ``_WHOLE``; else None."""
         numbers = [_NUMBER.fullmatch(pair.divisor) for pair in self._pairs.values()]
         least = min((int(number[1]) if number is not None else 0 for number in numbers), default=0)
         return least if least in _WHOLE else None
@@ -330,9 +336,9 @@ def _roots(sink: object) -> list[Value]:
 class NestLoops:
     """The loops over ``shape``: the names of their indices, and the statements of each level.
 
-    ``inner`` is the axis of the innermost loop if it is not the last one. ``cut`` is the axis at which all axes are
-    combined to two flat loops, None for a loop for each axis. With ``in_runs``, the innermost loop goes through one run
-    after another.
+    ``inner`` is the axis of the innermost loop if it is not the last one. If ``cut`` is an axis, the axes before it
+    form one flat loop, and the axes from it on another one; None: a loop for each axis. With ``in_runs``, the innermost
+    loop goes through one run (consecutive indices with the same quotient) after another.
     """
 
     def __init__(
@@ -421,7 +427,7 @@ class NestLoops:
         return mirror
 
     def linear(self, index: Index, shape: tuple[int, ...]) -> str:
-        """The row-major position of ``index`` in a buffer of ``shape``: the loop's own counter if that is equal."""
+        """The row-major position of ``index`` in a buffer of ``shape``: in flat loops over it, the loop's counter."""
         if self.flat is None or shape != self.shape:
             return linear_index(index, shape)
         exchanged: list[int] = []

@@ -1,6 +1,6 @@
 """Reductions along the innermost loop: in one accumulator, or in one for each lane of a vector, combined at the end.
 
-Short loops without reductions are cut into vectors here too, so that their rest is one vector with a mask.
+Short loops without reductions are cut into vectors here too, so that their last iterations run as one masked vector.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _integer(name: str, element: str) -> Accumulation:
 
 _LANE_BITS = 32
 _MOST_BITS = 512  # the most bits of a vector
-# the number of vectors with accumulators of their own, for a body of at most _SHORT_BODY statements without calls
+# a loop keeps this many vectors of accumulators if its body has at most _SHORT_BODY statements and no calls
 _VECTORS = 4
 _SHORT_BODY = 8
 _BRIEF_BODY = 24  # the most statements of a body that is compiled with a mask and without one
@@ -146,11 +146,13 @@ _LEAST_BODY = 3
 # the time
 _SHORT_LOOP = 128
 _READ = re.compile(r"\[|(?:^|[(?:]) ?\*")  # matches an array element or a dereferenced pointer
-_OWN = re.compile(r"b[0-9]+\[[i0-9 ()*+]*\]")  # matches an element of scratch memory, by the indices of loops alone
+# matches an element of scratch memory whose index is computed from loop indices alone
+_OWN = re.compile(r"b[0-9]+\[[i0-9 ()*+]*\]")
 _WORD = re.compile(r"[A-Za-z_]\w*")
-UNKNOWN = '__asm__("" : "+r"'  # begins a statement after which the C compiler does not know the value of a variable
-# Matches a masked access: its mask, the access, and the value without an access. The mask is joined with the lane's
-# own, because gcc does not vectorise every conditional expression inside of another one.
+UNKNOWN = '__asm__("" : "+r"'  # begins an assembly statement that hides the value of a variable from the C compiler
+# Matches a masked access, and in it the mask, the access, and the value if the mask is false. In a masked block, this
+# mask and the lane's mask are joined by ``&``, because gcc does not vectorise every conditional expression inside of
+# another one.
 _CHOICE = re.compile(r"(t[0-9]+) \? ([*\w\[\]() ]+) : ([^*\[?]+)")
 _POINTED = re.compile(r"(?<![\w)] )\*(\w+)")  # matches a dereferenced pointer, but no product
 _VECTOR_CALL = re.compile(r"silo_(exp2?)_f32\((\w+)\)")  # functions that are faster for the lanes of a whole vector
@@ -160,7 +162,7 @@ _CTYPES = ("float", "double", "int32_t", "uint32_t", "int64_t", "uint64_t")
 _BYTES: Mapping[str, int] = {ctype: 8 if ctype == "double" or "64" in ctype else 4 for ctype in _CTYPES}
 VECTOR_CTYPES = tuple(ctype for ctype, size in _BYTES.items() if size * 8 == _LANE_BITS)
 # The start value of a lane for each operator of OpenMP; if "", lanes start with the accumulator's value. The next two
-# tables hold the operators' names and, for max and min, the comparison that chooses.
+# tables hold the operators' names and, for max and min, the comparison by which a new value replaces the old one.
 _START: Mapping[str, str] = {"+": "0", "*": "1", "|": "0", "^": "0", "&": "-1", "max": "", "min": ""}
 OPERATOR_NAMES: Mapping[str, str] = {
     "+": "sum",
@@ -189,7 +191,7 @@ def lanes_of(vector_bits: int) -> int:
 
 
 class _State:
-    """The number of lanes of a vector, a counter for fresh names, and the C types and functions of lanes."""
+    """The state of rewriting one program: the lanes of a vector, a counter for new names, C types and functions."""
 
     def __init__(self, lanes: int) -> None:
         self.lanes = lanes
@@ -303,9 +305,9 @@ class _Lanes:
 def _in_lanes(loop: For, state: _State, ctypes: Mapping[str, str]) -> list[Statement]:
     """The loop in blocks of one vector each; unchanged if not even one block would be full.
 
-    A long body without reductions is compiled once, for blocks that all have a mask. A short body is compiled twice,
-    because masked loads and stores take up to a fifth longer than the others, and so is a body that gathers elements,
-    because gcc does not vectorise all gathers with a mask.
+    Without reductions, a long body is compiled once: every block has a mask. A short body is compiled twice, without a
+    mask for full blocks and with a mask for the last one, because masked loads and stores take up to a fifth longer. A
+    body that gathers elements is compiled twice, too, because gcc does not vectorise all gathers with a mask.
     """
     lanes = state.lanes
     changed = {statement.target for statement in loop.body if isinstance(statement, Assign)}
@@ -361,12 +363,15 @@ def _in_lanes(loop: For, state: _State, ctypes: Mapping[str, str]) -> list[State
         )
     if ragged and not masked:
         result.append(replace(loop, start=full_end, simd=False, reductions=()))
-    # A row without any element needs neither start values for its lanes nor a fold of them.
+    # For a row without elements, the lanes are neither set to start values nor combined.
     return result if constant else [If(f"{loop.start} < {loop.end}", result)]
 
 
 def _is_short(loop: For, lanes: int) -> bool:
-    """Returns whether a loop has at most a few vectors of iterations, but an unknown number, so that it needs masks."""
+    """Returns whether a loop is run in masked vectors: a small but unknown number of iterations, of several statements.
+
+    Only vectors of 512 bits have such masks.
+    """
     most = loop.most or (int(loop.end) if loop.end.isdigit() else 0)
     known = loop.start == "0" and loop.end.isdigit()
     small = len(loop.body) < _LEAST_BODY
@@ -426,7 +431,7 @@ def _block(loop: For, all_lanes: list[_Lanes], state: _State, first: str, lane: 
 def _widened(
     loop: For, body: list[Statement], state: _State, lane: str, first: str, count: str
 ) -> tuple[list[Statement], list[Statement]]:
-    """Statements that convert the f16 of one vector to f32, and ``body`` using the results.
+    """Statements that convert the f16 of one vector to f32, and ``body`` with the converted values.
 
     ``first`` is the index of the vector's first element, and ``count`` the number of its elements ("" for a full
     vector).
@@ -449,15 +454,15 @@ def _widened(
 
 
 def _masked_block(loop: For, all_lanes: list[_Lanes], state: _State, first: str) -> list[Statement]:
-    """The iterations from ``first`` on, at most as many as a vector has lanes.
+    """Statements that run the iterations from ``first`` on, at most as many as a vector has lanes.
 
     Each load of an argument's memory is masked. All lanes of accumulators and of scratch memory are written even if
     they are masked off, because the CPU cannot forward a masked store to the load that follows it.
     """
     lane, remaining, on = state.name("lane"), state.name("left"), state.name("on")
     lanes = {f"{lane_array.array}[{lane}]" for lane_array in all_lanes}
-    # If the loop counts from 0 to at most a multiple of the lanes, masked-off lanes are still inside the row of scratch
-    # memory.
+    # If the loop counts from 0 and its greatest length (``most``) is a multiple of the lanes, masked-off lanes are
+    # still inside the row of scratch memory.
     filled = loop.start == "0" and loop.most > 0 and loop.most % state.lanes == 0
     head = [
         # A 64-bit sum: gcc does not vectorise a masked load whose index may wrap.
@@ -484,7 +489,8 @@ def _masked_block(loop: For, all_lanes: list[_Lanes], state: _State, first: str)
     return [
         Define("int32_t", remaining, f"(int32_t)(({loop.end}) - {first})", mutable=True),
         # The empty assembly hides the number of remaining iterations from gcc. If gcc knew the number, it would compile
-        # the lanes one by one, which is faster only than masked gathers.
+        # the lanes one by one, which is slow. For a body with strided reads the number is not hidden, because masked
+        # gathers are slower still.
         *([] if reads_in_steps(loop.body, loop.variable) else [LoopCall(f"{UNKNOWN}({remaining}))")]),
         *before,
         *_lane_loops(head, body, state, lane),
@@ -492,9 +498,9 @@ def _masked_block(loop: For, all_lanes: list[_Lanes], state: _State, first: str)
 
 
 def _lane_loops(head: list[Define], body: list[Statement], state: _State, lane: str) -> list[Statement]:
-    """The loop over the lanes of one vector: several loops if there are functions of whole vectors between them.
+    """The loop over the lanes of one vector, split into several loops at each call of a function of whole vectors.
 
-    ``head`` defines values of a lane that each of these loops computes again.
+    ``head`` defines values of a lane that each of the loops computes again.
     """
 
     def loop(statements: list[Statement]) -> For:
@@ -579,9 +585,10 @@ def _with_texts(statement: Statement, text: Callable[[str], str]) -> Statement:
 def _in_several(
     loop: For, all_lanes: list[_Lanes], state: _State, before: list[Statement]
 ) -> tuple[str, list[Statement]]:
-    """For a short body: blocks of several vectors, each with lanes of its own, so that they do not wait for each other.
+    """Makes blocks of several vectors for a short body, each vector with accumulators of its own.
 
-    Returns the index at which the blocks of one vector start, and the statements; definitions are added to ``before``.
+    So an operation does not wait for the operation on the vector before. Returns the index at which the blocks of one
+    vector start, and the statements of the larger blocks ([] for a long body); definitions are added to ``before``.
     """
     size = _VECTORS * state.lanes
     texts = [statement.value or "" for statement in loop.body if isinstance(statement, Define | Assign)]

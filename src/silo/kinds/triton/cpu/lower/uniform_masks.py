@@ -1,8 +1,8 @@
-"""Joins the conditions of a mask that are the same for a whole row with a comparison that varies along the row.
+"""Merges the conditions of a mask that are the same for a whole row into a comparison that varies along the row.
 
-gcc makes a vector of a bool that is the same for all lanes by about 30 scalar instructions. So such a condition is put
-into the bound of the comparison: ``(i < n) & same`` becomes ``i < bound``. If ``same`` is false, ``bound`` is the least
-integer, and no ``i`` is below it.
+gcc needs about 30 scalar instructions to copy a bool that is the same for all lanes into a vector. So such a condition
+becomes part of the comparison's bound: ``(i < n) & same`` becomes ``i < bound``. If ``same`` is true, ``bound`` is
+``n``. If ``same`` is false, ``bound`` is the least 32-bit integer, and no ``i`` is below it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 __all__ = ["joined_mask"]
 
-# Predicates of arith.cmpi, by its definition in MLIR; the bounds that no 32-bit integer is
-# below or above.
+# Predicates of arith.cmpi, as MLIR numbers them; and the bounds that no 32-bit integer is below or above.
 _LESS, _GREATER, _AT_LEAST = 2, 4, 5
 _NEVER_LESS, _NEVER_GREATER = "(-2147483647 - 1)", "2147483647"
-_MOST = 32  # the most conditions of a mask that are joined
+_MOST = 32  # a mask of more conditions stays as it is
 
 
 def joined_mask(nest: Nest, operation: Operation, index: Index) -> str | None:
-    """The C text of a conjunction whose uniform conditions are joined with a comparison of 32-bit integers.
+    """The C text of a mask whose uniform conditions are merged into one of its comparisons.
 
-    ``operation`` is an arith.andi of masks at ``index``. Returns None if none of its conditions is the same for the
-    whole innermost loop, or none is a comparison of an integer that varies with a bound that does not.
+    ``operation`` is the mask, an arith.andi of masks at ``index``. A condition is uniform if it is the same for the
+    whole innermost loop. Returns None if no condition is uniform, if no other condition is a comparison that
+    :func:`_bounded` supports, or if the mask has more than ``_MOST`` conditions.
     """
     conditions = _conditions(nest, operation, index)
     if len(conditions) > _MOST:
@@ -49,7 +49,7 @@ def joined_mask(nest: Nest, operation: Operation, index: Index) -> str | None:
 
 
 def _conditions(nest: Nest, operation: Operation, index: Index) -> list[tuple[Value, Index]]:
-    """The masks that a conjunction consists of, each with its index; views and inner conjunctions are resolved."""
+    """The conditions of a conjunction, each with its index; nested conjunctions are split, and views are followed."""
     found: list[tuple[Value, Index]] = []
     pending = [(operand, index) for operand in reversed(operation.operands)]
     while pending:
@@ -72,9 +72,10 @@ def _conditions(nest: Nest, operation: Operation, index: Index) -> list[tuple[Va
 
 
 def _bounded(nest: Nest, place: tuple[Value, Index], uniform: list[str]) -> str | None:
-    """The C text of the comparison ``place``, made false also if a condition in ``uniform`` is false.
+    """The C text of the comparison ``place`` (a value and its index), made false also by a false one of ``uniform``.
 
-    None for anything but a comparison of 32-bit integers by < or > (or >= 0) with a bound that does not vary.
+    None unless ``place`` is ``i < bound``, ``i > bound`` or ``i >= 0``: ``i`` is a 32-bit integer that varies along the
+    innermost loop, and ``bound`` does not vary.
     """
     value, at = place
     compare = value.owner
