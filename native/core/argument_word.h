@@ -20,8 +20,9 @@ enum silo_value_kind {
     SILO_VALUE_INT = 4,
     SILO_VALUE_BOOL = 5,
     SILO_VALUE_FLOAT = 6,
-    SILO_VALUE_CONSTANT = 7,   /* a constexpr; the next word is its value, or identifies it (the
-                                  address of an object, the number of a text) */
+    SILO_VALUE_CONSTANT = 7,   /* a constexpr; the next word is its value, or identifies it (by the
+                                  address of the object that represents all equal values in Python, by
+                                  the index of a text in the kernel's table of texts in C) */
     SILO_VALUE_DESCRIPTOR = 8, /* a tensor descriptor */
 };
 
@@ -158,8 +159,9 @@ SILO_INLINE uint64_t silo_key_word(const struct silo_parameter *parameter, uint6
     return kind == SILO_VALUE_BOOL || kind == SILO_VALUE_FLOAT ? slot : 0;
 }
 
-/* Returns the guard word of a call's device. `generation` is part of the word: after it has
- * changed, no earlier entry of the guard matches a call, so that variants are chosen anew. */
+/* Returns the guard word of a call's device. Python's calls pass the counter `silo_generation`:
+ * when it has changed, no earlier entry of the guard matches a call, so that variants are chosen
+ * anew. */
 SILO_INLINE uint64_t silo_device_word(uint32_t generation, int32_t type, int32_t index) {
     return (uint64_t)(generation & 0xffff) << 48 | (uint64_t)(uint16_t)type << 32 | (uint32_t)index;
 }

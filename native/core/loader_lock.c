@@ -31,8 +31,8 @@ enum state { USABLE, UNKNOWN, LOST };
 
 static struct {
     pthread_mutex_t mutex;
-    _Atomic int state; /* enum state; UNKNOWN in a child until its first call of silo_loader_usable,
-                          which needs the lock */
+    _Atomic int state; /* enum state; UNKNOWN in a forked child until its first call of
+                          silo_loader_usable, whose caller holds the mutex */
 } loader = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* how many times this thread has taken the lock without giving it back yet */

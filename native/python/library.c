@@ -78,7 +78,8 @@ void silo_library_function(PyObject *module, const struct silo_driver **driver,
     function->handle = NULL;
     function->memory_type = library->memory_type;
     function->device_index = library->device_index;
-    for (int axis = 0; axis < 3; axis++) /* UINT32_MAX along each axis, as for code on the CPU */
+    for (int axis = 0; axis < 3; axis++) /* the ABI of CPU kernels has 32-bit grid dimensions; a
+                                            library's code gets the same limit */
         function->grid_limit[axis] = UINT32_MAX;
 }
 

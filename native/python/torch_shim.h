@@ -57,7 +57,8 @@ struct silo_torch {
 #define SILO_TORCH_AXES 5
 
 extern struct silo_torch silo_torch;
-/* Indexed by c10::ScalarType; bits 0 if the type does not exist. */
+/* Maps each c10::ScalarType to its dtype; the dtype has 0 bits if c10 does not define the number,
+ * or Silo does not support the type. */
 extern const struct silo_dtype silo_torch_dtypes[64];
 
 SILO_INLINE struct silo_dtype silo_torch_dtype(int32_t scalar_type) {

@@ -110,10 +110,11 @@ _Part: TypeAlias = "list[tuple[int, object]]"
 
 @dataclass(frozen=True)
 class Slice:
-    """The contents of a bundle to write, with the bytes of new documents.
+    """A bundle that is cut or joined and not written yet: its contents, and its new documents.
 
-    If the bundle is a slice, ``of`` is the identity of the whole bundle. ``remarks`` has a line for each bucket whose
-    config was taken from a bundle other than the first, because trials show that it is faster.
+    ``documents`` maps the SHA-256 of each new document (the trials of a kernel) to its bytes. ``of`` is the identity of
+    the whole bundle if this is a slice of one, else "". ``remarks`` has a line for each bucket whose config was taken
+    from a bundle other than the first, because trials show that it is faster.
     """
 
     contents: BundleContents
@@ -278,7 +279,7 @@ def _joined_toolchains(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str
 
 
 def _joined(kernels: Sequence[_Kernel], remarks: list[str], *, slices: bool) -> _Kernel:
-    """Joins the parts that several bundles have of one kernel. ``slices``: the bundles are slices of one bundle."""
+    """Joins the parts that several bundles have of one kernel. ``slices``: all are slices of one bundle."""
     head = kernels[0].head
     for other in kernels[1:]:
         for name in names_of(BundleKernel):

@@ -97,9 +97,10 @@ _PAGE_FORMS = tuple(form for form in CODE_FORMS if form not in ("llvm", "asm"))
 
 
 def forms_of_kernel(kernel: Kernel, case: str, target: Target, config: Config) -> tuple[tuple[str, str], ...]:
-    """Returns the forms of the code of one config for the types of a case, by name.
+    """Returns the code of one config in each of its forms (TTIR, PTX, ...), as pairs of the form's name and text.
 
-    Compiles the code if the store lacks it.
+    The code is compiled for the argument types of the case ``case`` if the store lacks it. Returns () without this
+    case.
 
     Raises:
         SiloError: the config does not compile, or no compiler for the target is here.
@@ -115,7 +116,7 @@ def forms_of_kernel(kernel: Kernel, case: str, target: Target, config: Config) -
 
 
 def forms_of_bundle(path: Path, kernel: str, target: Target, config: Config) -> tuple[tuple[str, str], ...]:
-    """Returns the forms of one config's code that a bundle holds, by name; empty if it lacks code of the config.
+    """Returns the code of one config in a bundle, as pairs of a form's name and text; () if the bundle lacks it.
 
     Raises:
         BundleError: the bundle cannot be read.

@@ -91,7 +91,10 @@ def remember(content: str, known: KnownDigest) -> None:
 
 
 def encode_table(entries: Mapping[str, KnownDigest]) -> bytes:
-    """Returns the bytes of a file with these digests, by the hash of the files that each covers; keeps the order."""
+    """Returns the contents of a file that stores these digests, in the order of ``entries``.
+
+    A key of ``entries`` is the hash of all files that the digest covers. :func:`decode_table` reads the contents back.
+    """
     lines = (
         canonical_json([content, {"digest": entry.digest, "names": dict(entry.names)}])
         for content, entry in entries.items()

@@ -137,8 +137,9 @@ class Toolchain:
     def choose(self, source_kind: str, target: Target) -> tuple[str, Accepted]:
         """Returns the name of the compiler for a source of this kind and ``target`` on this machine, and the reason.
 
-        If several accept, the compiler whose declaration names both source kind and target kind is preferred over more
-        general ones; then a compiler whose declaration names the others in ``before``; then Silo's own.
+        If several compilers accept, these rules decide, one after the other. A compiler is preferred if its declaration
+        names source kinds and target kinds, not only one of the two or neither; then if its declaration lists all other
+        remaining compilers in ``before``; then if it is Silo's own.
 
         Raises:
             TargetError: no compiler accepts, or these rules do not decide; the message contains each plug-in's reason.
@@ -224,7 +225,7 @@ def _shipped(declared: _Declared) -> _Declared:
     return [declaration for declaration in declared if declaration.name in shipped_places(COMPILERS)]
 
 
-# Rules, each with its reason. A rule selects some of several compilers, or none if it does not apply.
+# Rules, each with its reason. A rule selects some of several compilers; if it selects none, it has no effect.
 _RULES: tuple[tuple[Callable[[_Declared], _Declared], str], ...] = (
     (_most_specific, "it names the kinds of sources and targets that it is for"),
     (_preferred, "its declaration says so"),

@@ -42,7 +42,10 @@ class EmulatedCompiler(abc.ABC):
         return Accepted(f"run on the CPU, compiled by {clang.version}")
 
     def artifact_target(self, target: Target) -> Target:
-        """Returns ``target`` unchanged: code for a level runs on that level."""
+        """Returns the target of an artifact compiled for ``target``, a level of CPU instructions: ``target`` itself.
+
+        The code runs on every CPU that has these instructions.
+        """
         return target
 
     def code_forms(self, target: Target) -> tuple[str, ...]:
@@ -63,7 +66,8 @@ class EmulatedCompiler(abc.ABC):
 
         ``text`` is a compile job as JSON, as it is stored beside an artifact.
         """
-        del nan  # the code is the same with and without the NaN check: the limits of each launch enable the check
+        # the code is the same with and without the NaN check, which the limits (``CheckLimits``) of each launch turn on
+        del nan
         require_text_consent(consent, text, launch, variant.signature, variant.kernel)
         effects = {parameter.name: parameter.effect for parameter in variant.signature.parameters}
         try:

@@ -89,12 +89,14 @@ class PlanReport:
 class Plan(native.LaunchPlan):
     """Recorded launches that are called with other arguments in place of the recorded ones.
 
-    A call passes every argument, by position or name. It returns the function's result if that is an argument of the
-    call, an array that every replay uses (memory that the function made with ``torch.empty``: the next replay writes to
-    it again) or a tuple of these; else None. A call is one native call: it reads the arguments, checks that the
-    recorded code serves them, evaluates the grids, fills in the parameters and launches everything. If the recorded
-    code does not serve the arguments (because of another alignment or dtype, or a size for which other code is used),
-    the function runs once more, and its launches are recorded as another form.
+    A call of the plan passes every argument of the recorded function, by position or name. One native call reads the
+    arguments, checks that the recorded code serves them, evaluates the grids, fills in the parameters and launches
+    everything. If the recorded code does not serve the arguments (because of another alignment or dtype, or a size for
+    which other code is used), the function runs once more, and its launches are recorded as another form.
+
+    The call returns what the function returned, if this is an argument of the call, an array that every replay uses
+    (memory that the function made with ``torch.empty``: the next replay writes to it again) or a tuple of these; else
+    None.
     """
 
     def __new__(
@@ -106,8 +108,8 @@ class Plan(native.LaunchPlan):
     ) -> Self:
         """Makes a plan without recorded launches. ``function`` takes the tuple of all arguments.
 
-        ``function`` is None for the plan of a block, because a block cannot be run again. ``pool`` is torch's handle of
-        the memory pool for the function's work; None: the plan has a pool for itself.
+        ``function`` is None for a plan of a ``with`` block (:func:`planning`), because a block cannot be run again.
+        ``pool`` is torch's handle of the memory pool for the function's work; None: the plan has a pool for itself.
         """
         plan = super().__new__(cls, name, names)
         plan._name = name
@@ -330,8 +332,8 @@ def _follow(
         except Exception as error:  # noqa: BLE001  # whatever a program raises of an object that it does not know
             failure = error
             continue
-        # The function made other launches than with the real values, because isinstance() or the like showed it the
-        # tracers.
+        # The function made other launches than with the real values, because it can distinguish tracers from them, for
+        # example by isinstance().
         if len(launches) != len(first) and follow_numbers:
             failure = TypeError("it makes other launches with them")
             continue

@@ -88,7 +88,7 @@ class ReachedCode:
         return None
 
     def flags(self, target: Any) -> Sequence[bool]:  # noqa: ANN401
-        """Returns the options with which a function was declared, if the function's source does not show them."""
+        """Returns the function's decorator options that change code: the text in the fingerprint omits decorators."""
         del target
         return ()
 
@@ -324,7 +324,7 @@ _CONTAINERS = (list, dict, set)
 
 
 class Places:
-    """The places (globals, closure variables, attributes) that a source read so far, each once, with the value then.
+    """The places (globals, closure variables, attributes) that a source read so far, each once, with the value read.
 
     Objects of a library (if ``is_library`` is true for the name of their module) are identified by the library's
     version and left out.

@@ -122,8 +122,9 @@ def explain_study(
 ) -> Explanation:
     """Explains ``study`` by its own ``trials`` and by the similar studies ``near``. Pure.
 
-    A trial of a ``refined`` config counts like a trial of a config of the space. A config that was not measured is new
-    only if it belongs to the space and is not among ``spilling_configs``, which were set aside because they spill.
+    A trial of a ``refined`` config counts like a trial of a config of the space. ``Explanation.new``, the configs that
+    will be measured, has the configs of the space without a trial, except ``spilling_configs``, which are not measured
+    because they spill.
     """
     own = [trial for trial in trials if trial.config in space or trial.config in refined]
     tried = ConfigSet(trial.config for trial in own)

@@ -77,7 +77,11 @@ _FALL = 3
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One measured bucket: its winner, and the time in nanoseconds of each usable config, sorted by order key."""
+    """The times of configs at one measured bucket.
+
+    ``winner`` is the config chosen for the bucket. ``times`` has each usable config with its time in nanoseconds, in
+    the order of ``Config.order_key``, so that equal measurements make equal samples.
+    """
 
     bucket: Bucket
     winner: Config
@@ -90,7 +94,7 @@ class Sample:
 
     @classmethod
     def of_trials(cls, bucket: Bucket, trials: Sequence[Trial], objective: Objective = TIME) -> Sample | None:
-        """Makes a sample from a bucket's trials; None if no config can be used.
+        """Makes a sample from a bucket's trials; None if the trials have no winner.
 
         If ``objective`` is another metric than time, the costs of the configs that meet its constraints take the place
         of times.

@@ -77,7 +77,7 @@ class ReachableConfigs:
 
     @cached_property
     def _relatives(self) -> dict[_Members, list[Config]]:
-        """The configs by the members that no refinement changes: a config and its refined forms share a group."""
+        """The listed configs by the members that no refinement changes: each refinement has its config's key."""
         relatives: dict[_Members, list[Config]] = {}
         for config in self.space.listed:
             relatives.setdefault(_unrefined(config), []).append(config)
@@ -181,8 +181,9 @@ class Occupancy:
 class Refiner:
     """Proposes refinements of the space ``configs``.
 
-    ``occupancy`` is None if the device does not report these numbers. ``programs`` returns the number of programs of a
-    launch with a config, None if unknown. ``fixed`` are members that the caller set.
+    ``occupancy`` has the device's limits of resident blocks; None if the device does not report all of them, as a CPU.
+    ``programs`` returns the number of programs of a launch with a config, None if unknown. ``fixed`` are members that
+    the caller set, which no refinement changes.
     """
 
     configs: tuple[Config, ...]

@@ -1,7 +1,7 @@
-"""Texts that replace host headers in device code; most of them are used only with ``device_only``.
+"""Texts that replace host headers in device code; most of them are used only with the option ``device_only``.
 
 nvcc reads ``cuda_runtime.h`` before each text, and with it much of the host's C library, so files use ``uint`` and
-``UINT_MAX`` without an include. NVRTC does not define them.
+``UINT_MAX`` without an include. NVRTC does not define these names.
 """
 
 from __future__ import annotations
@@ -167,8 +167,9 @@ _CUB_HEADERS = MappingProxyType(
 
 
 def first_text(texts: Iterable[str]) -> str:
-    """Returns the header that comes first: with type traits, limits of floats and dependent launches if texts use them.
+    """Returns the header :data:`FIRST`, with the names that nvcc always defines.
 
+    If ``texts`` use type traits, limits of floats or functions for dependent launches, the header declares these too.
     In a build with nvcc, nvcc's own headers or torch's headers define these names.
     """
     all_texts = tuple(texts)

@@ -183,7 +183,8 @@ class ProposalSearcher:
     def suggest(self, count: int) -> Sequence[Config]:
         """Returns up to ``count`` configs that were not suggested before.
 
-        Returns fewer, or none, while the search has to wait for outcomes of earlier ones; none when it is over.
+        Returns fewer configs, or none, while the search needs the outcomes of configs that it suggested earlier;
+        returns none when the search is over.
         """
         chosen: list[Config] = []
         while len(chosen) < count and (index := self._plan.next(self._board)) is not None:
@@ -289,7 +290,10 @@ class Asking:
         self._requested: Sequence[int] = ()
 
     def next(self, board: SearchState) -> int | None:
-        """Returns the next requested config; None while an outcome is missing, and at the end."""
+        """Returns the index of the next requested config to measure.
+
+        Returns None while outcomes of configs that were proposed are missing, and when the generator has ended.
+        """
         if self._questions is None:
             self._questions = self._begin(board)
         while all(index in board.times for index in self._requested):

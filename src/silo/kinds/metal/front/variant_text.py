@@ -25,7 +25,7 @@ def metal_text(
 ) -> str:
     """Returns the text for Metal: constants have their values, and the launch's threadgroup memory is declared.
 
-    Of the instances of templates, only this kernel stays, or none if ``instances`` is False.
+    Of the instances of templates, the text keeps only ``kernel``, or none if ``instances`` is False.
 
     Raises:
         CompileError: a constant without a value, or threadgroup memory of a template's instance.
@@ -62,7 +62,7 @@ def _constants(text: MslText, constants: Mapping[str, Value]) -> Iterable[_Edit]
 
 
 def _questions(text: MslText) -> Iterable[_Edit]:
-    """Yields replacements for ``is_function_constant_defined(N)``, as no function constants are left in the text."""
+    """Yields replacements for ``is_function_constant_defined(N)``: ``true`` if the text declares N, else ``false``."""
     words = tokens_of(text.text)
     defined = {constant.name for constant in text.constants}
     for at, word in enumerate(words):
@@ -74,7 +74,11 @@ def _questions(text: MslText) -> Iterable[_Edit]:
 
 
 def _conditional(text: MslText) -> Iterable[_Edit]:
-    """Yields removals of ``function_constant(name)`` from parameters, because every launch passes every buffer."""
+    """Yields removals of ``function_constant(name)`` from parameters.
+
+    In Metal, a parameter with this attribute exists only if the constant is true. Silo's launches pass all parameters,
+    so none may be missing.
+    """
     words = tokens_of(text.text)
     declared = [constant.span for constant in text.constants]
     for at, word in enumerate(words):
@@ -134,7 +138,7 @@ def _edited(text: str, edits: Iterable[_Edit]) -> str:
 
 # ---- The names that MLX declares in the signature that it writes for the body of a kernel ----
 
-# MLX passes an input with fewer elements in constant memory, whatever the kernel declares.
+# MLX passes an input with fewer elements than this in constant memory, whatever the kernel declares.
 SMALL = 8
 
 # The thread positions that MLX declares, with their types, if the body contains the position's name.

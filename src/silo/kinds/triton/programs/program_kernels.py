@@ -241,7 +241,10 @@ class ProgramKernel:
 
     @property
     def reasons(self) -> dict[str, int]:
-        """The numbers of launches through Triton by reason, without the first launch for each guard code."""
+        """Maps each reason why Triton itself made launches of this function to their number.
+
+        A launch that Triton makes only because the guard code is new is not counted.
+        """
         return dict(self.native.reasons or {})
 
     # ---- called by the guard ----
@@ -364,7 +367,10 @@ class ProgramKernel:
 
 
 def loaded_code(name: str, program: CompiledProgram, launch: LaunchInfo, device: Device) -> object:
-    """A compiled kernel's code loaded on a device, for bindings. Raises SiloError."""
+    """Returns the launchable object of a compiled kernel: its code loaded on a device, or Triton's loaded module.
+
+    Raises SiloError.
+    """
     loaded = _adopted(name, program, launch, device)
     if loaded is None:
         consent = consent_to(program, launch)

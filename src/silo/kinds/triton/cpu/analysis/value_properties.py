@@ -145,7 +145,7 @@ def combining_operation(operation: Operation) -> Operation | None:
 
 
 def defining_block(value: Value) -> Block | None:
-    """The block that defines ``value``."""
+    """The basic block of the operation that defines ``value``, or the block whose argument ``value`` is."""
     return value.owner.block if value.owner is not None else value.block
 
 

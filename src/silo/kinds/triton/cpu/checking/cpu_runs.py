@@ -269,9 +269,10 @@ _CLOCK_PROGRAMS = 1 << 14
 _OTHER_ORDER_STEPS = 1 << 20
 # A doubtful value is one on which no result may depend, such as an offset that wrapped. Further runs replace it, to
 # show whether a result depends on it. These are the numbers of the replacements, which `lower.messages` writes as C
-# text. 1 and 2 differ much from the doubtful value. 3 is the value 0, which is a valid offset into any array; it
-# replaces only a product that may have wrapped. If a mask that is computed from the wrapped product hides the
-# product's use, the replacement changes the mask, and so shows the fault.
+# text. 1 and 2 differ much from the doubtful value. 3 is the value 0, and replaces only a product that may have
+# wrapped. It is needed if the kernel also computes a mask from the wrapped product, and this mask hides the fault by
+# excluding the access. For the offset 0, which is valid in any array, the mask may be true; the access then changes a
+# result, which shows the fault.
 _OTHERS = (1, 2)
 _IN_RANGE = 3
 # Bytes with which unset memory is filled to find out whether a result depends on it: zero, and large positive numbers.

@@ -287,7 +287,8 @@ class FunctionLowering:
         if not rows:
             return False
         for buffer in buffers_in(body, list(scope.lifetimes.spans)):
-            # each row runs all iterations again, so no two of these buffers may share memory
+            # Each row runs all loops of the body in turn, so the buffers of all these loops are in use at the same
+            # time. The lifetimes are extended to here, because buffers with separate lifetimes may share memory.
             scope.lifetimes.touch(buffer)
         starts = [scope.offsets[entry.argument][1] for entry in step.carried if entry.kind == "offset"]
         again: list[Statement] = [Assign(name, "0") for name in starts]

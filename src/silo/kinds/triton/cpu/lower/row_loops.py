@@ -23,7 +23,7 @@ __all__ = ["all_statements", "buffers_in", "goes_along_rows", "rows_outside", "t
 _Number = float | int | None
 _FEWEST = 2  # the fewest rows to compute together
 _MOST_SHARED = 16  # the most statements of an iteration that run again for each row
-# operations that require the original order of iterations
+# operations for which the iterations must run in their original order
 _IN_ORDER = EFFECTS | WRITES | DOTS | {VOLATILE_LOAD, tt.CALL}
 _AHEAD = "silo_ahead("  # a prefetch of the next tile's rows, which is not needed if rows are read in order
 _BUFFER = re.compile(r"\b(b[0-9]+)\b(\[[^\[\]]*\])?")
@@ -163,7 +163,7 @@ def texts_of(body: Sequence[Statement]) -> Iterator[str]:
 
 
 def _without_prefetches(body: Sequence[Statement]) -> list[Statement] | None:
-    """The statements of a row without its prefetches; None if a statement must stay in its place."""
+    """The statements of a row without calls that prefetch; None if there is any other call, which may have effects."""
     statements = [
         candidate for candidate in body if not (isinstance(candidate, LoopCall) and candidate.text.startswith(_AHEAD))
     ]
@@ -175,7 +175,7 @@ def _without_prefetches(body: Sequence[Statement]) -> list[Statement] | None:
 
 
 def _by_row(body: Sequence[Statement], row: str, rows: int, written: set[str], elements: dict[str, int]) -> bool:
-    """Whether a row writes only its own variables and elements, and reads no written element of another row."""
+    """Whether a row's statements write only its own variables and elements, and read none that other rows write."""
     own = {statement.name for statement in all_statements(body) if isinstance(statement, Define)}
     for statement in all_statements(body):
         if isinstance(statement, Assign) and statement.target not in own and not _BUFFER.match(statement.target):

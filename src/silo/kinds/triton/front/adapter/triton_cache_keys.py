@@ -93,7 +93,7 @@ def remote_cache(keeper: KeepsFiles) -> type[Any]:
     base: Any = module("triton.runtime.cache").RemoteCacheBackend
 
     class Backend(base):
-        """One key of Triton's cache."""
+        """The remote cache of the files that Triton stores under one key; passes requests on to ``keeper``."""
 
         def __init__(self, key: str) -> None:
             base.__init__(self, key)

@@ -80,7 +80,7 @@ class Cover:
 
     @property
     def label(self) -> str:
-        """The parameter as the word writes it."""
+        """The parameter as the user's list writes it: NAME, or KERNEL.NAME if only one kernel is meant."""
         return self.name if self.kernel is None else f"{self.kernel}.{self.name}"
 
 

@@ -181,7 +181,7 @@ class LockedDecisions:
             self._winners.setdefault(winner.source, []).append(winner)
 
     def decision_for(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
-        """The lock's config, or else the decision of ``others``, the further source.
+        """The lock's config, or else the decision of ``others``; None without a decision.
 
         Raises:
             FrozenError: ``SILO_TUNE=frozen``, and no decision fits the tuner.
@@ -213,7 +213,10 @@ class LockedDecisions:
         return other
 
     def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
-        """Passes a new decision on to ``others``, the further source; the lock file is only read."""
+        """Returns the config to use after a tuner has decided; the lock file is not changed.
+
+        Passes the decision to ``others``, if there are others: they may store it, and may return an earlier decision.
+        """
         return config if self._others is None else self._others.decided(tuner, key, config)
 
     def _log_once(self, label: str, why: str) -> None:

@@ -30,9 +30,9 @@ __all__ = [
 
 # the fewest configs for which a tuner's measurements are shortened; with fewer, short measurements save nothing
 LEAST_CONFIGS = 4
-_NEAR_PERMILLE = 250  # the possible error of a short measurement
-# The greatest difference between full measurements of equally fast configs: they are made one after the other, and the
-# machine's speed may change in between.
+_NEAR_PERMILLE = 250  # the possible error of a short measurement, in thousandths of its time
+# The greatest difference, in thousandths, between full measurements of equally fast configs: the configs are measured
+# one after the other, and the machine's speed may change in between.
 _CLOSE_PERMILLE = 30
 _LEAST_ROUNDS, _MOST_ROUNDS = 3, 8
 # Milliseconds of a short measurement, and of warming up: _COLD_MS after a pause, in which clock rates may have dropped.
@@ -227,7 +227,9 @@ class ShortSearch:
             for index in turned:
                 _, samples = self._short(index)
                 if not samples:
-                    return close[0], {}  # the config ran before and fails now, so the full measurements decide
+                    # a config that has run now fails: the race ends, and the config that is fastest in full
+                    # measurements wins
+                    return close[0], {}
                 self.turns += 1
                 rounds[index].append(median(round(sample * 1e6) for sample in samples))
             state = standing(rounds)
