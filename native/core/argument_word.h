@@ -20,9 +20,9 @@ enum silo_value_kind {
     SILO_VALUE_INT = 4,
     SILO_VALUE_BOOL = 5,
     SILO_VALUE_FLOAT = 6,
-    SILO_VALUE_CONSTANT = 7,   /* a constexpr; the next word is its value, or identifies it (by the
-                                  address of the object that represents all equal values in Python, by
-                                  the index of a text in the kernel's table of texts in C) */
+    SILO_VALUE_CONSTANT = 7, /* a constexpr; the next word is its value, or identifies it (in calls
+                                from Python: the address of one object for all equal values; in
+                                calls from C: the index of a text in the kernel's table of texts) */
     SILO_VALUE_DESCRIPTOR = 8, /* a tensor descriptor */
 };
 

@@ -137,9 +137,9 @@ class Toolchain:
     def choose(self, source_kind: str, target: Target) -> tuple[str, Accepted]:
         """Returns the name of the compiler for a source of this kind and ``target`` on this machine, and the reason.
 
-        If several compilers accept, these rules decide, one after the other. A compiler is preferred if its declaration
-        names source kinds and target kinds, not only one of the two or neither; then if its declaration lists all other
-        remaining compilers in ``before``; then if it is Silo's own.
+        If several compilers accept, these rules decide, one after the other. Declarations that name source kinds and
+        target kinds come before those that name one of the two, and these before those that name neither. Then comes
+        the compiler whose declaration lists all other remaining compilers in ``before``; then Silo's own.
 
         Raises:
             TargetError: no compiler accepts, or these rules do not decide; the message contains each plug-in's reason.

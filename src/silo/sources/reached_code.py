@@ -88,7 +88,10 @@ class ReachedCode:
         return None
 
     def flags(self, target: Any) -> Sequence[bool]:  # noqa: ANN401
-        """Returns the function's decorator options that change code: the text in the fingerprint omits decorators."""
+        """Returns the values of the function's decorator options that affect its code; () by default.
+
+        The function's text in a fingerprint begins after the decorators, so it does not contain these options.
+        """
         del target
         return ()
 

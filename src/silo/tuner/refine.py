@@ -181,9 +181,9 @@ class Occupancy:
 class Refiner:
     """Proposes refinements of the space ``configs``.
 
-    ``occupancy`` has the device's limits of resident blocks; None if the device does not report all of them, as a CPU.
-    ``programs`` returns the number of programs of a launch with a config, None if unknown. ``fixed`` are members that
-    the caller set, which no refinement changes.
+    ``occupancy`` has the device's limits of resident blocks; None for a device that does not report all of them, such
+    as a CPU. ``programs`` returns the number of programs of a launch with a config, None if unknown. ``fixed`` are
+    members that the caller set, which no refinement changes.
     """
 
     configs: tuple[Config, ...]

@@ -81,7 +81,7 @@ class GeneratedKernel:
 
     @property
     def period(self) -> int:
-        """The smallest divisor of a row index in the text that is at least a cache line; 0 if no power of two.
+        """The smallest divisor of a row index in the text, at least a cache line; 0 if none, or if no power of two.
 
         Inductor splits a row index in two with ``xindex // period``. The rows of one period are adjacent in memory.
         """

@@ -36,9 +36,7 @@ def halved(x, o, rows, W: tl.constexpr, BY: tl.constexpr, BX: tl.constexpr):
 
 @triton.jit
 def halved_and_summed(x, o, rows, W: tl.constexpr, N: tl.constexpr, BLOCK: tl.constexpr):
-    """Stores, for each picture, the sum of the maxima of its squares of two by two elements; N is the number of their
-    rows.
-    """
+    """Stores, for each picture, the sum of the maxima of its squares of two by two elements: N rows of W maxima."""
     picture, i = tl.program_id(0), tl.arange(0, BLOCK)
     inside = (i < W * N) & (picture < rows)
     at = x + picture * 4 * W * N + i // W * 4 * W + 2 * (i % W)
@@ -50,9 +48,7 @@ def halved_and_summed(x, o, rows, W: tl.constexpr, N: tl.constexpr, BLOCK: tl.co
 
 @triton.jit
 def framed(x, o, pictures, H: tl.constexpr, W: tl.constexpr, BY: tl.constexpr, BX: tl.constexpr):
-    """Stores doubled pictures in a frame of zeros, one element wide; the masks compare 64-bit integers, as Inductor's
-    do.
-    """
+    """Stores doubled pictures in a frame of zeros, one element wide; masks compare 64-bit integers, as in Inductor."""
     z = tl.program_id(0)
     y, i = tl.arange(0, BY)[:, None], tl.arange(0, BX)[None, :]
     inside = (y < H + 2) & (i < W + 2) & (z < pictures)

@@ -263,8 +263,8 @@ def _signed(value: int) -> int:
 
 
 _CLOCK_BYTES = 1 << 28  # the most memory for the vector clocks of atomics
-# With more programs than this, vector clocks are not kept: once an atomic of a program has acquired, the program counts
-# as ordered after all other programs, so some races may be missed.
+# With more programs than this, vector clocks are not kept: once a program has run an atomic with acquire semantics, it
+# counts as ordered after all other programs, so some races may be missed.
 _CLOCK_PROGRAMS = 1 << 14
 _OTHER_ORDER_STEPS = 1 << 20
 # A doubtful value is one on which no result may depend, such as an offset that wrapped. Further runs replace it, to

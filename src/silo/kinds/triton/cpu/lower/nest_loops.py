@@ -211,7 +211,7 @@ class Runs:
     def by_quotients(
         self, end: str, body: list[Statement], reductions: tuple[tuple[str, str], ...]
     ) -> list[Statement] | None:
-        """A loop over the quotients up to ``end`` that executes ``body`` once for each run (indices of a quotient).
+        """A loop over the quotients up to ``end`` that executes ``body`` once for each run (indices with one quotient).
 
         Returns None if there are several divisions, or ``body`` needs the index or the remainder.
         """
@@ -427,7 +427,7 @@ class NestLoops:
         return mirror
 
     def linear(self, index: Index, shape: tuple[int, ...]) -> str:
-        """The row-major position of ``index`` in a buffer of ``shape``: in flat loops over it, the loop's counter."""
+        """The row-major position of ``index`` in a buffer of ``shape``; flat loops over it use their counters."""
         if self.flat is None or shape != self.shape:
             return linear_index(index, shape)
         exchanged: list[int] = []

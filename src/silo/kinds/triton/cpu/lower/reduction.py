@@ -368,7 +368,7 @@ def _in_lanes(loop: For, state: _State, ctypes: Mapping[str, str]) -> list[State
 
 
 def _is_short(loop: For, lanes: int) -> bool:
-    """Returns whether a loop is run in masked vectors: a small but unknown number of iterations, of several statements.
+    """Returns whether a loop runs in masked vectors: few iterations, but an unknown number, of several statements.
 
     Only vectors of 512 bits have such masks.
     """

@@ -175,7 +175,10 @@ def _without_prefetches(body: Sequence[Statement]) -> list[Statement] | None:
 
 
 def _by_row(body: Sequence[Statement], row: str, rows: int, written: set[str], elements: dict[str, int]) -> bool:
-    """Whether a row's statements write only its own variables and elements, and read none that other rows write."""
+    """Whether the statements of a row depend on no other row.
+
+    They write only variables and elements of their own row, and read no element that another row writes.
+    """
     own = {statement.name for statement in all_statements(body) if isinstance(statement, Define)}
     for statement in all_statements(body):
         if isinstance(statement, Assign) and statement.target not in own and not _BUFFER.match(statement.target):

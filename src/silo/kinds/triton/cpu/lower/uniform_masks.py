@@ -72,7 +72,7 @@ def _conditions(nest: Nest, operation: Operation, index: Index) -> list[tuple[Va
 
 
 def _bounded(nest: Nest, place: tuple[Value, Index], uniform: list[str]) -> str | None:
-    """The C text of the comparison ``place`` (a value and its index), made false also by a false one of ``uniform``.
+    """The C text of a condition: the comparison ``place`` (a value and its index) and all of ``uniform`` are true.
 
     None unless ``place`` is ``i < bound``, ``i > bound`` or ``i >= 0``: ``i`` is a 32-bit integer that varies along the
     innermost loop, and ``bound`` does not vary.

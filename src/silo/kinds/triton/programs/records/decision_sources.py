@@ -215,7 +215,7 @@ class LockedDecisions:
     def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
         """Returns the config to use after a tuner has decided; the lock file is not changed.
 
-        Passes the decision to ``others``, if there are others: they may store it, and may return an earlier decision.
+        Unless ``others`` is None, passes the decision to this source, which may store it or return an earlier decision.
         """
         return config if self._others is None else self._others.decided(tuner, key, config)
 
