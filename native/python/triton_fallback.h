@@ -59,8 +59,8 @@ struct silo_triton_kernel {
     Py_ssize_t device_count, cached; /* lengths of `devices` and `caches` when last read */
     uint64_t launches;               /* number of launches that the guard served */
     uint64_t own_launches;           /* number of launches that Triton made */
-    PyObject *reasons;   /* owned dict: numbers of launches that Triton made, by reason; the first
-                            launch with a new guard key is not counted */
+    PyObject *reasons;   /* owned dict: maps each reason why Triton made launches to their number; a
+                            launch that Triton makes because the guard code is new is not counted */
     PyObject *on_reason; /* owned callable: on_reason(reason) is called once for each reason */
     /* Owned: the reason why Triton makes every launch; NULL if `launcher` is set. */
     PyObject *refused;

@@ -189,8 +189,8 @@ class CompiledKernel:
     Attributes:
         name: the symbol that runs.
         config: the config that was chosen.
-        asm: the forms of the code by name, each made on demand: ``ttir``, ``ttgir``, ``llir``, ``ptx``, ``sass``,
-            ``amdgcn``, ``c``; and the binary as bytes (``cubin``, ``hsaco``, ``so``).
+        asm: maps the name of each form of the code to its text, made on demand: ``ttir``, ``ttgir``, ``llir``, ``ptx``,
+            ``sass``, ``amdgcn``, ``c``; and the binary's name to its bytes (``cubin``, ``hsaco``, ``so``).
         metadata: ``num_warps``, ``num_ctas``, ``shared`` (bytes), ``target``, the config's options and more.
         hash: the key of the compile job.
     """

@@ -60,7 +60,7 @@ def known_well_enough(
 
     Args:
         configs: The space, without the configs that must not be measured.
-        costs: The measured times by order key; None for a config that failed.
+        costs: The measured times by ``Config.order_key``; None for a config that failed.
         rule: The limits.
         estimates: For each config, a positive number that its time may depend on, such as its number of programs.
         noise: The uncertainty of the best time, as a fraction of it. A smaller gain could not be seen, so the search

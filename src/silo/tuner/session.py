@@ -162,7 +162,7 @@ class _Session:
     ) -> None:
         self._early_rule = options.early if searched.space.grouped is None else None
         self._estimates = options.estimates
-        self._costs: dict[bytes, float | None] = {}  # by order key: the cost of each observed config of the space
+        self._costs: dict[bytes, float | None] = {}  # costs of the space's observed configs, by `Config.order_key`
         self._early_end = ""  # the reason why the search ends early; "" while it goes on
         self._to_confirm: tuple[Config, ...] = ()  # configs to measure before the search may end early
         self._judged = 0  # the number of outcomes when the early end was last decided on

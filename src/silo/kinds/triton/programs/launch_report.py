@@ -20,7 +20,7 @@ __all__ = ["KernelLine", "Report", "gather", "report_at_exit", "text_of", "write
 
 _asked: list[str] = []
 _written: set[int] = set()  # ids of the processes that have reported; each reports once, however it ends
-# The parent's counts before the fork, by the kernel's id: launches, variants, and launches by reason.
+# The parent's counts before the fork, by the kernel's id: launches, variants, and launches for each reason.
 _inherited: dict[int, tuple[tuple[int, int, int], Mapping[str, int]]] = {}
 _passed_before: dict[str, int] = {}
 

@@ -91,7 +91,7 @@ class Situations:
 
     @property
     def passed(self) -> Counter[str]:
-        """The numbers of launches that went through Triton for reasons that concern all kernels, by reason."""
+        """Counts the launches that Triton made for each reason that concerns all kernels."""
         with self._lock:
             now = self._current
             return self._passed + Counter({self.blocked: now.passed} if now is not None and now.passed else {})
