@@ -77,7 +77,7 @@ def test_tables():
     assert "| 1.20 | 1.30 | as good |" in text
     assert "| a | 2.000 / 1.067 / 1.000 | 2.000 / 1.100 / 1.000 | 2.000 / 1.300 / 1.000 |" in text
     assert "| b | 2.000 / 1.250 / 1.000 | 1.00 |" in text
-    assert "Silo 0.10 for 25, Silo 0.20 for 50, Silo 0.30 for 100 evaluations; for 100" in text
+    assert "Silo 0.10 for 25, Silo 0.20 for 50, Silo 0.30 for 100 evaluations. For 100" in text
     assert "pso 0.50, genetic 0.50" in text
 
 
