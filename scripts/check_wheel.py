@@ -3,6 +3,7 @@
 Prints each fault, and exits with 1 if there is one.
 """
 # It runs in the environment that builds wheels.
+# pyright: reportMissingImports=false
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ Kernel Tuner reads and builds a space again for every run. Here each space is re
 empty neighbour caches of its own, so that it behaves as in a new process.
 """
 # kernel_tuner is installed in a separate environment.
+# pyright: reportMissingImports=false
 
 from __future__ import annotations
 

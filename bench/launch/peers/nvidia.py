@@ -1,5 +1,6 @@
 """Launchers that take addresses or arrays of their own: cuda.core, cuda.bindings, cupy, tvm-ffi."""
 # Each of these packages may be missing.
+# pyright: reportMissingImports=false
 
 from __future__ import annotations
 
