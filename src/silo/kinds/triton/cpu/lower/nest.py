@@ -228,7 +228,7 @@ class Nest(NestLoops):
         if operation.name == arith.SELECT and self.fast and (chosen := self._chosen(operation, index)):
             return chosen
         joins = self.joins_masks and operation.name == arith.ANDI and value.type.element == "i1"
-        if joins and (joined := joined_mask(self, operation, index)) is not None:
+        if joins and (joined := joined_mask(self, self.value, operation, index)) is not None:
             return self.put("uint8_t", f"(uint8_t)({joined})", self.depth)
         names = [self.value(operand, index) for operand in operation.operands]
         if operation.name in CHECKS:  # always in the innermost body, because a check has to look at each element

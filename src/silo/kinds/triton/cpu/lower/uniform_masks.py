@@ -7,16 +7,14 @@ becomes part of the comparison's bound: ``(i < n) & same`` becomes ``i < bound``
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from silo.kinds.triton.cpu.analysis.value_properties import is_unit_reshape
 from silo.kinds.triton.cpu.lower.index import Index, remap
+from silo.kinds.triton.cpu.lower.nest_loops import NestLoops
 from silo.kinds.triton.front.operations import arith, tt
 from silo.kinds.triton.front.operations.operation_table import VIEWS
 from silo.kinds.triton.front.ssa import Operation, Value
-
-if TYPE_CHECKING:
-    from silo.kinds.triton.cpu.lower.nest import Nest
 
 __all__ = ["joined_mask"]
 
@@ -26,7 +24,9 @@ _NEVER_LESS, _NEVER_GREATER = "(-2147483647 - 1)", "2147483647"
 _MOST = 32  # a mask of more conditions stays as it is
 
 
-def joined_mask(nest: Nest, operation: Operation, index: Index) -> str | None:
+def joined_mask(
+    nest: NestLoops, value_of: Callable[[Value, Index], str], operation: Operation, index: Index
+) -> str | None:
     """The C text of a mask whose uniform conditions are merged into one of its comparisons.
 
     ``operation`` is the mask, an arith.andi of masks at ``index``. A condition is uniform if it is the same for the
@@ -36,19 +36,19 @@ def joined_mask(nest: Nest, operation: Operation, index: Index) -> str | None:
     conditions = _conditions(nest, operation, index)
     if len(conditions) > _MOST:
         return None
-    names = [nest.value(value, at) for value, at in conditions]
+    names = [value_of(value, at) for value, at in conditions]
     uniform = [name for name in dict.fromkeys(names) if nest.level(name) < nest.depth]
     varying = [place for place, name in zip(conditions, names, strict=True) if nest.level(name) == nest.depth]
     if not uniform or not varying:
         return None
     for place in varying:
-        if (bounded := _bounded(nest, place, uniform)) is not None:
-            others = [nest.value(value, at) for value, at in varying if (value, at) != place]
+        if (bounded := _bounded(nest, value_of, place, uniform)) is not None:
+            others = [value_of(value, at) for value, at in varying if (value, at) != place]
             return " & ".join([f"({bounded})", *(f"({name})" for name in dict.fromkeys(others))])
     return None
 
 
-def _conditions(nest: Nest, operation: Operation, index: Index) -> list[tuple[Value, Index]]:
+def _conditions(nest: NestLoops, operation: Operation, index: Index) -> list[tuple[Value, Index]]:
     """The conditions of a conjunction, each with its index; nested conjunctions are split, and views are followed."""
     found: list[tuple[Value, Index]] = []
     pending = [(operand, index) for operand in reversed(operation.operands)]
@@ -71,7 +71,9 @@ def _conditions(nest: Nest, operation: Operation, index: Index) -> list[tuple[Va
     return found
 
 
-def _bounded(nest: Nest, place: tuple[Value, Index], uniform: list[str]) -> str | None:
+def _bounded(
+    nest: NestLoops, value_of: Callable[[Value, Index], str], place: tuple[Value, Index], uniform: list[str]
+) -> str | None:
     """The C text of a condition: the comparison ``place`` (a value and its index) and all of ``uniform`` are true.
 
     None unless ``place`` is ``i < bound``, ``i > bound`` or ``i >= 0``: ``i`` is a 32-bit integer that varies along the
@@ -81,7 +83,7 @@ def _bounded(nest: Nest, place: tuple[Value, Index], uniform: list[str]) -> str 
     compare = value.owner
     if compare is None or compare.name != arith.CMPI or compare.operands[0].type.element != "i32":
         return None
-    left, right = (nest.value(operand, at) for operand in compare.operands)
+    left, right = (value_of(operand, at) for operand in compare.operands)
     predicate = compare.attributes["predicate"]
     if nest.level(left) < nest.depth:
         left, right = right, left
