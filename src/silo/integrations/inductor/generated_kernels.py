@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -104,9 +105,9 @@ def rows_are_neighbours(source: str) -> bool | None:
     Rows are adjacent if the next row is fewer elements away than the next element of the same row.
 
     >>> text = "x0 = xindex\n r0_1 = (r0_index % 14)\n tl.load(in_ptr0 + ({}), xmask)"
-    >>> addresses = ("x0 + 1024*r0_1", "r0_1 + 64*x0", "2*r0_1 + 784*x0", "r0_1")
+    >>> addresses = ("x0 + 1024*r0_1", "r0_1 + 64*x0", "2*r0_1 + 784*x0", "x0 + ks0*r0_1", "r0_1")
     >>> [rows_are_neighbours(text.format(address)) for address in addresses]
-    [True, False, False, None]
+    [True, False, False, True, None]
     """
     rows, elements = set(_ROW_INDEX.findall(source)), set(_ELEMENT_INDEX.findall(source))
     across, along = False, False
@@ -119,10 +120,10 @@ def rows_are_neighbours(source: str) -> bool | None:
     return None if across == along else across
 
 
-def _stride(term: str) -> tuple[str, int]:
-    """The index in a term of an address, and the number that multiplies it."""
+def _stride(term: str) -> tuple[str, float]:
+    """The index in a term of an address, and the number that multiplies it: infinity for a size known at run time."""
     factor, _, name = term.rpartition("*")
-    return name, int(factor) if factor.isdigit() else 1
+    return name, float(factor) if factor.isdigit() else math.inf if factor else 1.0
 
 
 # Patterns for the text of a pointwise kernel: an access with its address, the line that defines the index along a
@@ -185,20 +186,23 @@ def _keeps(kernel: GeneratedKernel, blocks: Mapping[str, int]) -> bool:
     )
 
 
+def _block(dimension: str) -> str:
+    """The name of the block size along a dimension."""
+    return f"{dimension.upper()}BLOCK"
+
+
 def _pointwise(kernel: GeneratedKernel) -> Sequence[Mapping[str, int]]:
     sizes = kernel.sizes
     if list(sizes) == ["x"] and kernel.blocks == ("XBLOCK",):
         return [{"XBLOCK": min(_SPAN, sizes["x"])}]
-    if set(sizes) not in ({"x", "y"}, {"x", "y", "z"}) or kernel.blocks != tuple(
-        f"{name.upper()}BLOCK" for name in sorted(sizes)
-    ):
+    if set(sizes) not in ({"x", "y"}, {"x", "y", "z"}) or kernel.blocks != tuple(map(_block, sorted(sizes))):
         return ()
     across = kernel.across or ("y" if not kernel.source else "")
     if across:
         return [_tile(sizes, across)]
     blocks, left = dict.fromkeys(kernel.blocks, 1), _SPAN
     for name in sorted(sizes):
-        block = f"{name.upper()}BLOCK"
+        block = _block(name)
         blocks[block] = min(left, sizes[name], _LIMITS[block])
         left //= blocks[block]
     return [blocks]
@@ -209,8 +213,8 @@ def _tile(sizes: Mapping[str, int], across: str) -> Mapping[str, int]:
     x, other = sizes["x"], sizes[across]
     short = min(_LINE, other)
     long = min(_TILE // short, x)
-    block = f"{across.upper()}BLOCK"
-    blocks = {f"{name.upper()}BLOCK": 1 for name in sizes}
+    block = _block(across)
+    blocks = dict.fromkeys(map(_block, sizes), 1)
     return {**blocks, "XBLOCK": long, block: min(_TILE // long, other, _LIMITS[block])}
 
 
