@@ -7,13 +7,15 @@ element, which the CPU predicts wrongly if the data are random.
 
 from __future__ import annotations
 
-from silo.kinds.triton.cpu.analysis.ssa_rewriting import insert
+from silo.kinds.triton.cpu.analysis.orders import compares
+from silo.kinds.triton.cpu.analysis.ssa_rewriting import insert, set_operand
 from silo.kinds.triton.front.operations import arith
 from silo.kinds.triton.front.ssa import Module, Operation, Value
 
 __all__ = ["split_nan_choices"]
 
-_UNEQUAL, _UNORDERED = 13, 14  # predicates of arith.cmpf, by its definition in MLIR
+# Predicates of arith.cmpf, by its definition in MLIR: unequal and unordered, and all of them.
+_NAN_TESTS, _ANY = {13, 14}, range(16)
 
 
 def split_nan_choices(module: Module) -> None:
@@ -22,37 +24,23 @@ def split_nan_choices(module: Module) -> None:
     Any other comparison of ``a`` and ``b`` may stand for ``a > b``. The results are the same, bit by bit.
     """
     for select in [operation for operation in module.walk() if operation.name == arith.SELECT]:
-        either = select.operands[0].owner
-        if either is None or either.name != arith.ORI:
+        either, chosen, other = select.operands
+        if either.owner is None or either.owner.name != arith.ORI:
             continue
-        _, chosen, other = select.operands
-        for compare, is_nan in (either.operands, either.operands[::-1]):
-            if _compares(is_nan, chosen, chosen, {_UNEQUAL, _UNORDERED}) and (
-                _compares(compare, chosen, other) or _compares(compare, other, chosen)
-            ):
+        for compare, is_nan in (either.owner.operands, either.owner.operands[::-1]):
+            ordering, test = compare.owner, is_nan.owner
+            if test is None or not compares(test, chosen, chosen, _NAN_TESTS) or ordering is None:
+                continue
+            if compares(ordering, chosen, other, _ANY) or compares(ordering, other, chosen, _ANY):
                 _split(select, compare, is_nan)
                 break
 
 
-def _compares(value: Value, left: Value, right: Value, predicates: set[int] | None = None) -> bool:
-    """Whether ``value`` compares the floats ``left`` and ``right`` in this order, by one of ``predicates`` if given."""
-    compare = value.owner
-    return (
-        compare is not None
-        and compare.name == arith.CMPF
-        and (compare.operands[0] is left and compare.operands[1] is right)
-        and (predicates is None or compare.attributes["predicate"] in predicates)
-    )
-
-
 def _split(select: Operation, compare: Value, is_nan: Value) -> None:
-    either, chosen, other = select.operands
+    _, chosen, other = select.operands
     assert select.block is not None
     result = Value(f"{select.result.name}_unless_nan", select.result.type)
     inner = Operation(arith.SELECT, [compare, chosen, other], [result], {}, location=select.location)
     insert(select.block, select.block.operations.index(select), inner)
-    for position, (old, new) in enumerate(((either, is_nan), (chosen, chosen), (other, result))):
-        if new is not old:
-            old.uses.remove(select)
-            select.operands[position] = new
-            new.uses.append(select)
+    set_operand(select, 0, is_nan)
+    set_operand(select, 2, result)

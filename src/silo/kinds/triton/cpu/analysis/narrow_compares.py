@@ -5,7 +5,7 @@ A vector holds twice as many integers of 32 bits as of 64 bits.
 
 from __future__ import annotations
 
-from silo.kinds.triton.cpu.analysis.ssa_rewriting import insert
+from silo.kinds.triton.cpu.analysis.ssa_rewriting import insert, set_operand
 from silo.kinds.triton.cpu.analysis.value_properties import constant_scalar, scalar_source
 from silo.kinds.triton.front.operations import arith
 from silo.kinds.triton.front.ssa import Attribute, Dense, Module, Operation, Type, Value
@@ -35,9 +35,7 @@ def narrow_compares(module: Module) -> None:
         for position, (source, number) in enumerate(zip(sources, numbers, strict=True)):
             new = source if source is not None or number is None else _constant(compare, position, number)
             assert new is not None
-            compare.operands[position].uses.remove(compare)
-            compare.operands[position] = new
-            new.uses.append(compare)
+            set_operand(compare, position, new)
 
 
 def _widened(value: Value) -> Value | None:

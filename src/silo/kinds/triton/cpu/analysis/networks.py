@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from silo.kinds.triton.cpu.analysis.ssa_rewriting import cast, drop, replace
+from silo.kinds.triton.cpu.analysis.ssa_rewriting import cast, drop, replace, set_operand
 from silo.kinds.triton.cpu.analysis.value_properties import combining_operation, constant_scalar, fold, is_unit_reshape
 from silo.kinds.triton.front.operations import arith, tt
 from silo.kinds.triton.front.operations.further_dialects import MIRROR, NETWORK
@@ -270,9 +270,7 @@ def _flatten(block: Block) -> None:
         if view is None or view.name != tt.RESHAPE:
             continue
         flat = view.operands[0]
-        source.uses.remove(network)
-        network.operands[0] = flat
-        flat.uses.append(network)
+        set_operand(network, 0, flat)
         network.results[0] = Value(f"{result.name}_flat", flat.type, network)
         replace(result, cast(block, tt.RESHAPE, network.result, result.type, network, after=True))
     for operation in [operation for operation in block.operations if operation.name == tt.RESHAPE]:
@@ -283,9 +281,7 @@ def _flatten(block: Block) -> None:
         if source.type.shape == operation.result.type.shape:
             replace(operation.result, source)
         else:
-            inner.result.uses.remove(operation)
-            operation.operands[0] = source
-            source.uses.append(operation)
+            set_operand(operation, 0, source)
 
 
 def _widen(block: Block) -> None:
@@ -299,9 +295,7 @@ def _widen(block: Block) -> None:
         extend = arith.EXTF if floats else (arith.EXTUI if network.attributes["unsigned"] else arith.EXTSI)
         type_ = Type(wide, source.type.shape, tensor=True)
         before = cast(block, extend, source, type_, network, after=False)
-        source.uses.remove(network)
-        network.operands[0] = before
-        before.uses.append(network)
+        set_operand(network, 0, before)
         sorted_ = Value(f"{result.name}_wide", type_, network)
         network.results[0] = sorted_
         narrow = cast(block, arith.TRUNCF if floats else arith.TRUNCI, sorted_, result.type, network, after=True)

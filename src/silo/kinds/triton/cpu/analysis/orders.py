@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
-from silo.kinds.triton.cpu.analysis.ssa_rewriting import cast, insert, replace
+from silo.kinds.triton.cpu.analysis.ssa_rewriting import cast, insert, replace, set_operand
 from silo.kinds.triton.cpu.analysis.value_properties import any_of, combining_operation
 from silo.kinds.triton.front.operations import arith, flow, tt
 from silo.kinds.triton.front.operations.further_dialects import FENCE, VOLATILE_LOAD
 from silo.kinds.triton.front.operations.operation_table import ATOMICS, BARRIERS
 from silo.kinds.triton.front.ssa import Block, Module, Operation, Type, Value
 
-__all__ = ["free_orders", "jump_may_wait", "may_wait", "order_memory"]
+__all__ = ["compares", "free_orders", "jump_may_wait", "may_wait", "order_memory"]
 
 # ---- Changes reductions and scans so that their results do not depend on the order of combining ----
 
@@ -38,9 +38,7 @@ def _widen(scan: Operation) -> None:
         return
     wide = Type("f32", source.type.shape, tensor=source.type.tensor)
     before = cast(block, arith.EXTF, source, wide, scan, after=False)
-    source.uses.remove(scan)
-    scan.operands[0] = before
-    before.uses.append(scan)
+    set_operand(scan, 0, before)
     scan.results[0] = Value(f"{result.name}_wide", wide, scan)
     scalar = Type("f32")
     for value in (*scan.regions[0].blocks[0].arguments, combining.result):
@@ -66,9 +64,7 @@ def _ignore_nan(reduce: Operation) -> None:
     )
     insert(block, position + 1, Operation(arith.ORI, [chosen, is_nan], [either], {}, location=location))
     for select in selects:
-        chosen.uses.remove(select)
-        select.operands[0] = either
-        either.uses.append(select)
+        set_operand(select, 0, either)
 
 
 def _choice(block: Block) -> tuple[list[Operation], Value, Value] | None:
@@ -100,7 +96,7 @@ def _is_greater(value: Value, first: Value, second: Value, block: Block) -> bool
     """
     while (operation := value.owner) is not None and operation.block is block:
         if operation.name != arith.ORI:
-            return _compares(operation, first, second, {_GREATER, _LESS})
+            return compares(operation, first, second, {_GREATER, _LESS})
         value, other = operation.operands
         if _is_tie(value, first, second, block):
             value, other = other, value
@@ -118,12 +114,13 @@ def _is_tie(root: Value, first: Value, second: Value, block: Block) -> bool:
             return []
         if operation.name == arith.ANDI:
             return operation.operands
-        return None if _compares(operation, first, second, {1}) else []
+        return None if compares(operation, first, second, {1}) else []
 
     return any_of(root, parts)
 
 
-def _compares(operation: Operation, first: Value, second: Value, predicates: set[int]) -> bool:
+def compares(operation: Operation, first: Value, second: Value, predicates: Container[object]) -> bool:
+    """Whether ``operation`` compares the floats ``first`` and ``second``, in this order, by one of ``predicates``."""
     return (
         operation.name == arith.CMPF
         and operation.attributes.get("predicate") in predicates

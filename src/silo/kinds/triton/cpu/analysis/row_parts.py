@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from silo.kinds.triton.cpu.analysis.ssa_rewriting import drop, insert
+from silo.kinds.triton.cpu.analysis.ssa_rewriting import drop, insert, set_operand
 from silo.kinds.triton.cpu.analysis.value_properties import load_parts, pointer_roots, store_parts
 from silo.kinds.triton.front.operations import arith, flow, tt
 from silo.kinds.triton.front.operations.further_dialects import PART_FIRST, PART_ROWS
@@ -281,11 +281,7 @@ class _Rewriting:
         for (loop, index), axis in self.plan.carried.items():
             end = loop.regions[0].blocks[0].operations[-1]
             for operation, position in ((loop, 3 + index), (end, index)):
-                old = operation.operands[position]
-                new = self._move(old, axis)
-                old.uses.remove(operation)
-                operation.operands[position] = new
-                new.uses.append(operation)
+                set_operand(operation, position, self._move(operation.operands[position], axis))
         _drop_unused(self.block)
 
     def _insert_part(

@@ -7,7 +7,17 @@ from silo.kinds.triton.front.operations.further_dialects import CLOCK
 from silo.kinds.triton.front.operations.nvidia.ptx import inline_parts
 from silo.kinds.triton.front.ssa import Attribute, Block, Module, Operation, Region, Type, Value
 
-__all__ = ["callees_first", "cast", "drop", "insert", "join_edges", "replace", "spell_out_polls", "split_inline"]
+__all__ = [
+    "callees_first",
+    "cast",
+    "drop",
+    "insert",
+    "join_edges",
+    "replace",
+    "set_operand",
+    "spell_out_polls",
+    "split_inline",
+]
 
 # ---- Small changes of the SSA form, which keep the lists of uses up to date ----
 
@@ -30,6 +40,13 @@ def replace(old: Value, new: Value) -> None:
                 user.operands[position] = new
                 new.uses.append(user)
     old.uses.clear()
+
+
+def set_operand(operation: Operation, position: int, value: Value) -> None:
+    """Makes ``value`` the operand of ``operation`` at ``position``."""
+    operation.operands[position].uses.remove(operation)
+    operation.operands[position] = value
+    value.uses.append(operation)
 
 
 def drop(block: Block, operation: Operation) -> None:

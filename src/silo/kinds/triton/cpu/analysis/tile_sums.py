@@ -7,7 +7,7 @@ read and write.
 
 from __future__ import annotations
 
-from silo.kinds.triton.cpu.analysis.ssa_rewriting import insert, replace
+from silo.kinds.triton.cpu.analysis.ssa_rewriting import insert, replace, set_operand
 from silo.kinds.triton.cpu.analysis.value_properties import combining_operation, constant_scalar
 from silo.kinds.triton.front.operations import arith, flow, tt
 from silo.kinds.triton.front.operations.operation_table import DOTS
@@ -71,9 +71,7 @@ def _rewrite(loop: Operation, index: int) -> None:
     assert loop.block is not None
     place_of_loop = loop.block.operations.index(loop)
     insert(loop.block, place_of_loop, Operation(arith.CONSTANT, [], [first], {"value": attribute}))
-    initial.uses.remove(loop)
-    loop.operands[3 + index] = first
-    first.uses.append(loop)
+    set_operand(loop, 3 + index, first)
     before = body.operations.index(adding)
     reduce.operands[0] = tile
     partial = Value(f"{total.name}_part", type_)

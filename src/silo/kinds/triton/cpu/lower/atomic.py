@@ -12,6 +12,7 @@ from silo.kinds.triton.cpu.lower.index import linear_index
 from silo.kinds.triton.cpu.lower.leading import Body, leading_loops
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.lower.nest import Nest
+from silo.kinds.triton.cpu.lower.nest_loops import limited
 from silo.kinds.triton.front.operations import tt
 from silo.kinds.triton.front.operations.cpu.atomics import ATOMIC_BITS, MEMORY_ORDERS, atomic_kind
 from silo.kinds.triton.front.ssa import Operation, Type, Value
@@ -206,8 +207,7 @@ def atomic_runs(scope: LoweringScope, operation: Operation) -> list[Statement]:
     row: list[Statement] = [
         Define(ops.c_type(operation.result.type), f"{run}[{length}]", None, mutable=True),
         *([Define("uint8_t", f"{on}[{length}]", None, mutable=True)] if condition else []),
-        Define("int64_t", limit, str(extent), mutable=True),
-        *(Assign(limit, text.replace("limit", limit)) for text in limits),
+        *limited(limit, str(extent), limits),
         For(first, "0", limit, chunk, step=str(length)),
     ]
     if limits:
@@ -285,8 +285,7 @@ def _by_tiles(
     limits, extent = nest.limit_statements()
     limit, element = scope.name("limit"), operation.result.type.element
     start = linear_index(tuple("0" if name == nest.inner else name for name in nest.index), shape)
-    row: list[Statement] = [Define("int64_t", limit, str(extent), mutable=True)]
-    row += [Assign(limit, text.replace("limit", limit)) for text in limits]
+    row = limited(limit, str(extent), limits)
     row.append(LoopCall(f"silo_add_tile_{element}({offsets.name} + {start}, {values.name} + {start}, {limit})"))
     if limits:
         assert condition is not None

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from silo.kinds.triton.cpu.analysis.value_properties import load_parts, store_parts
-from silo.kinds.triton.cpu.loop_ir import Assign, Define, If, LoopCall, Statement
+from silo.kinds.triton.cpu.loop_ir import If, LoopCall, Statement
 from silo.kinds.triton.cpu.lower.group import lower_group
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.lower.materialized import lower_whole
 from silo.kinds.triton.cpu.lower.nest import Nest
+from silo.kinds.triton.cpu.lower.nest_loops import limited
 from silo.kinds.triton.cpu.lower.overlap import safe_to_fuse
 from silo.kinds.triton.cpu.lower.streaming import streaming_of
 from silo.kinds.triton.cpu.schedule.block_schedule import BufferFill, NestGroup, Step, StoreSink, WholeStep
@@ -63,8 +64,7 @@ def lower_direct_sum(scope: LoweringScope, steps: Sequence[Step]) -> bool:
     scope.pieces.add(f"sums_{type_.element}")
     rows = ", ".join(f"{cast}{start}" for start in starts)
     direct: list[Statement] = [
-        Define("int64_t", count, str(extent), mutable=True),
-        *(Assign(count, text.replace("limit", count)) for text in limits),
+        *limited(count, str(extent), limits),
         LoopCall(f"silo_running_sum_to_{type_.element}({rows}, {count})"),
     ]
     with scope.collecting() as apart:

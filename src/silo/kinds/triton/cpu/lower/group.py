@@ -27,7 +27,7 @@ from silo.kinds.triton.cpu.lower.joined_rows import (
 )
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope, Tail
 from silo.kinds.triton.cpu.lower.nest import Nest
-from silo.kinds.triton.cpu.lower.nest_loops import flat_cut, reads_in_steps, usual_length
+from silo.kinds.triton.cpu.lower.nest_loops import flat_cut, limited, reads_in_steps, usual_length
 from silo.kinds.triton.cpu.lower.ordered_nests import lower_ordered
 from silo.kinds.triton.cpu.lower.overlap import safe_to_fuse
 from silo.kinds.triton.cpu.lower.reduction import FLAG_OF_NUMBERS, Accumulation, accumulation
@@ -432,8 +432,7 @@ class _GroupLowering:
         some: list[Statement] = []
         if limits:
             limit = scope.name("limit")
-            look.append(Define("int64_t", limit, str(count), mutable=True))
-            look += [Assign(limit, text.replace("limit", limit)) for text in limits]
+            look += limited(limit, str(count), limits)
             look.append(Assign(whole, f"{whole} & ({limit} == {count})"))
             again = Assign(f"{parts}[{index} - {first}]", f"{turned.name} + {index} * {count}")
             some = [If(f"!{whole}", [each([*copy, again])])]
@@ -504,14 +503,7 @@ class _GroupLowering:
 
         Empty if the mask depends on memory, because memory may change before the store.
         """
-        nest = self.nest
-        if mask is None or _reads_memory(mask):
-            return set()
-        before = list(nest.limits)
-        nest.mask(mask, nest.index)
-        own_limits = set(nest.limits[len(before) :])
-        nest.limits[:] = before
-        return own_limits
+        return set() if mask is None or _reads_memory(mask) else self.nest.limits_set_by(mask)
 
     def _reduce(self, sink: ReduceSink, operation: Operation) -> list[Statement]:
         nest = self.nest
@@ -690,12 +682,11 @@ class _GroupLowering:
         marks = tuple(clauses)
         if limits:
             limit = self.scope.name("limit")
-            before.append(Define("int64_t", limit, full_end, mutable=True))
-            assigned: list[Statement] = [Assign(limit, text.replace("limit", limit)) for text in limits]
+            assigned = limited(limit, full_end, limits)
             in_runs = ""  # C condition: the runs reach the limits of the masks
             if self.nest.runs is not None:
                 whole = self.scope.name("whole")
-                assigned.insert(len(self.nest.mask_limits()), Define("int64_t", whole, limit))
+                assigned.insert(1 + len(self.nest.mask_limits()), Define("int64_t", whole, limit))
                 in_runs = f"{limit} == {whole}"
             before += assigned
             end = limit

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, Statement
+from silo.kinds.triton.cpu.loop_ir import For, Statement
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.lower.nest import Nest
+from silo.kinds.triton.cpu.lower.nest_loops import limited
 
 __all__ = ["Body", "leading_loops"]
 
@@ -49,8 +50,7 @@ def leading_loops(
         return For(nest.inner, first, last, part.statements, simd=part.simd, reductions=reductions if part.simd else ())
 
     limit = scope.name("limit")
-    inner: list[Statement] = [Define("int64_t", limit, str(extent), mutable=True)]
-    inner += [Assign(limit, text.replace("limit", limit)) for text in limits]
+    inner = limited(limit, str(extent), limits)
     if nest.runs is not None:
         once = nest.levels[nest.depth - 1]
         runs = None if fast.statements or not fast.simd else nest.runs.by_quotients(limit, once, reductions)

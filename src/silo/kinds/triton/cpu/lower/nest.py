@@ -23,7 +23,7 @@ from silo.kinds.triton.cpu.analysis.value_properties import fold, is_unit_reshap
 from silo.kinds.triton.cpu.lower.index import Index, combine, linear_index, remap
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.lower.messages import checked_expression
-from silo.kinds.triton.cpu.lower.nest_loops import NestLoops, holds_within, unless_masked
+from silo.kinds.triton.cpu.lower.nest_loops import NestLoops, conjunction, holds_within, unless_masked
 from silo.kinds.triton.cpu.lower.uniform_masks import joined_mask
 from silo.kinds.triton.front.operations import arith, tt
 from silo.kinds.triton.front.operations.further_dialects import MIRROR
@@ -482,11 +482,7 @@ class Nest(NestLoops):
             return []
         if fold(mask, _conjunction, lambda _, widths: min(sum(widths) or 1, _WIDEST + 1), self._widths) > _WIDEST:
             return []
-        if operation.name in VIEWS and not (operation.name == tt.RESHAPE and not is_unit_reshape(operation)):
-            return [(self.scope.resolve(operation.operands[0]), remap(operation, index))]
-        if operation.name == arith.ANDI:
-            return [(self.scope.resolve(operand), index) for operand in operation.operands]
-        return []
+        return [(self.scope.resolve(part), at) for part, at in conjunction(mask, index)]
 
     def _condition(self, place: tuple[Value, Index], parts: list[str]) -> str:
         """The C condition that a mask is true, made of the conditions of its parts."""
@@ -774,6 +770,14 @@ class Nest(NestLoops):
         They come first in :meth:`limit_statements`, where the limits that runs set follow.
         """
         return list(dict.fromkeys(self.limits))
+
+    def limits_set_by(self, mask: Value) -> set[str]:
+        """The limits that ``mask`` sets at the innermost index; the nest's own limits stay as they are."""
+        before = list(self.limits)
+        self.mask(mask, self.index)
+        own_limits = set(self.limits[len(before) :])
+        self.limits[:] = before
+        return own_limits
 
 
 def _conjunction(mask: Value) -> list[Value]:

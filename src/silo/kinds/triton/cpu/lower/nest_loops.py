@@ -61,7 +61,7 @@ def holds_within(
             return False
         if limit and limit in limits:
             continue
-        operands = _conjunction(*part)
+        operands = conjunction(*part)
         if not operands:
             return False
         pending.extend(reversed(operands))
@@ -84,7 +84,7 @@ def unless_masked(condition: Value) -> tuple[Value, Value] | None:
     return None
 
 
-def _conjunction(condition: Value, index: Index) -> list[tuple[Value, Index]]:
+def conjunction(condition: Value, index: Index) -> list[tuple[Value, Index]]:
     """The operands of a conjunction, or the operand of a view, each with its index; [] for any other value."""
     operation = condition.owner
     if operation is None or not condition.type.tensor:
@@ -94,9 +94,21 @@ def _conjunction(condition: Value, index: Index) -> list[tuple[Value, Index]]:
     return [(operand, index) for operand in operation.operands] if operation.name == arith.ANDI else []
 
 
+def limited(limit: str, end: str, limits: Sequence[str]) -> list[Statement]:
+    """The statements that define ``limit``, the number of leading iterations of at most ``end`` for which masks hold.
+
+    ``limits`` are C texts that each compute a new limit from ``limit``.
+    """
+    return [
+        Define("int64_t", limit, end, mutable=True),
+        *(Assign(limit, text.replace("limit", limit)) for text in limits),
+    ]
+
+
 # ---- Rows of a known length that is not a power of two ----
 
-_BELOW = re.compile(r"nest_below\(.*, \(int64_t\)\(\(int32_t\)([0-9]+)\), limit\)")
+_NUMBER = re.compile(r"\(int64_t\)\(\(int32_t\)([0-9]+)\)")
+_BELOW = re.compile(rf"nest_below\(.*, {_NUMBER.pattern}, limit\)")
 
 
 def usual_length(limits: Sequence[str], extent: int) -> int:
@@ -124,7 +136,6 @@ def reads_in_steps(body: Sequence[Statement], inner: str) -> bool:
 
 # ---- Runs of an innermost loop: consecutive indices for which a quotient stays the same ----
 
-_NUMBER = re.compile(r"\(int64_t\)\(\(int32_t\)([0-9]+)\)")
 # Lengths of complete runs for which a loop of constant length is emitted: short lengths, and multiples of 16 (full
 # vectors). In a loop of unknown length, the elements after a run's last full vector would cost much.
 _WHOLE = (*range(4, 64), *range(64, 1025, 16))

@@ -326,7 +326,7 @@ def _in_lanes(loop: For, state: _State, ctypes: Mapping[str, str]) -> list[State
         return [loop]
     if not loop.reductions:
         block = state.name("vector")
-        if not (_is_brief(loop) or _gathers(loop)):
+        if not (_is_brief(loop, _BRIEF_BODY) or _gathers(loop)):
             return [For(block, loop.start, loop.end, _masked_block(loop, [], state, block), str(lanes))]
         full_end, lane = state.name("whole"), state.name("lane")
         return [
@@ -378,10 +378,9 @@ def _is_short(loop: For, lanes: int) -> bool:
     return lanes * _LANE_BITS == _MOST_BITS and not known and not small and lanes <= most <= _SHORT_LOOP
 
 
-def _is_brief(loop: For) -> bool:
-    """Whether the body has few statements and calls no functions, so that the masks take much of its time."""
-    texts = [text for statement in loop.body for text in _texts(statement)]
-    return len(loop.body) <= _BRIEF_BODY and not any(_CALL.search(text) for text in texts)
+def _is_brief(loop: For, most: int) -> bool:
+    """Whether the body has at most ``most`` statements and calls no functions."""
+    return len(loop.body) <= most and not any(_CALL.search(text) for one in loop.body for text in _texts(one))
 
 
 def _gathers(loop: For) -> bool:
@@ -591,8 +590,7 @@ def _in_several(
     vector start, and the statements of the larger blocks ([] for a long body); definitions are added to ``before``.
     """
     size = _VECTORS * state.lanes
-    texts = [statement.value or "" for statement in loop.body if isinstance(statement, Define | Assign)]
-    if loop.most < 2 * size or len(texts) > _SHORT_BODY or any(_CALL.search(text) for text in texts):
+    if loop.most < 2 * size or not _is_brief(loop, _SHORT_BODY):
         return loop.start, []
     sets = [all_lanes]
     for _ in range(1, _VECTORS):

@@ -22,6 +22,7 @@ from silo.kinds.triton.cpu.lower.group import lower_group
 from silo.kinds.triton.cpu.lower.index import Index
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.lower.nest import Nest
+from silo.kinds.triton.cpu.lower.nest_loops import limited
 from silo.kinds.triton.cpu.lower.overlap import safe_to_fuse
 from silo.kinds.triton.cpu.lower.streaming import streaming_of
 from silo.kinds.triton.cpu.schedule.block_schedule import BufferFill, NestGroup
@@ -124,8 +125,7 @@ class _Parts:
                 conditions.append(self._look_for_edge(scope, self.edge))
                 continue
             limit, whole = scope.name("limit"), scope.name("whole")
-            look: list[Statement] = [Define("int64_t", limit, str(extent), mutable=True)]
-            look += [Assign(limit, text.replace("limit", limit)) for text in limits]
+            look = limited(limit, str(extent), limits)
             if nest.level(*(name for text in limits for name in _WORD.findall(text))) == 0:
                 for statement in look:
                     scope.emit(statement)
@@ -151,8 +151,7 @@ class _Parts:
         (row, rows), *_ = nest.loops_over
         own: list[Statement] = [
             *nest.levels[1],
-            Define("int64_t", limit, str(extent), mutable=True),
-            *(Assign(limit, text.replace("limit", limit)) for text in limits),
+            *limited(limit, str(extent), limits),
         ]
         scope.emit(Define("int64_t", edge.columns, "0", mutable=True))
         scope.emit(For(row, "0", "1", [*own, Assign(edge.columns, limit)], ctype=nest.ctype))
@@ -275,13 +274,7 @@ def _limits_of(nest: Nest, mask: Value | None) -> set[str]:
 
     Empty if the mask depends on memory, because memory may change before the store.
     """
-    if mask is None or not is_index_only(mask):
-        return set()
-    before = list(nest.limits)
-    nest.mask(mask, nest.index)
-    limits = set(nest.limits[len(before) :])
-    nest.limits[:] = before
-    return limits
+    return set() if mask is None or not is_index_only(mask) else nest.limits_set_by(mask)
 
 
 def _filled(group: NestGroup) -> Value:

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from silo.kinds.triton.cpu.analysis.value_properties import is_unit_reshape
-from silo.kinds.triton.cpu.lower.index import Index, remap
-from silo.kinds.triton.cpu.lower.nest_loops import NestLoops
-from silo.kinds.triton.front.operations import arith, tt
-from silo.kinds.triton.front.operations.operation_table import VIEWS
+from silo.kinds.triton.cpu.lower.index import Index
+from silo.kinds.triton.cpu.lower.nest_loops import NestLoops, conjunction
+from silo.kinds.triton.front.operations import arith
 from silo.kinds.triton.front.ssa import Operation, Value
 
 __all__ = ["joined_mask"]
@@ -55,18 +53,9 @@ def _conditions(nest: NestLoops, operation: Operation, index: Index) -> list[tup
     while pending:
         value, at = pending.pop()
         value = nest.scope.resolve(value)
-        owner = value.owner
-        if owner is None or not value.type.tensor or nest.scope.buffer(value) is not None:
-            found.append((value, at))
-        elif (
-            owner.name in VIEWS
-            and owner.operands[0].type.tensor
-            and not (owner.name == tt.RESHAPE and not is_unit_reshape(owner))
-        ):
-            pending.append((owner.operands[0], remap(owner, at)))
-        elif owner.name == arith.ANDI:
-            pending.extend((operand, at) for operand in reversed(owner.operands))
-        else:
+        parts = conjunction(value, at) if nest.scope.buffer(value) is None else []
+        pending.extend(reversed(parts))
+        if not parts:
             found.append((value, at))
     return found
 
